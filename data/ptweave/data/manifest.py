@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: MIT
+"""`run.json`: what was run, where, how, with which clocks, and how far the recording got."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, field, fields
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from ptweave.data.errors import BadInput
+
+FORMAT_VERSION = 1
+"""Version of the bundle as a whole; a reader refuses a newer one."""
+
+
+class State(str, Enum):
+    """How far a bundle is."""
+
+    RECORDING = "recording"  # being written, or its recorder died
+    PARTIAL = "partial"  # the recording ended early; what is there is right
+    COMPLETE = "complete"
+
+
+@dataclass
+class Cpu:
+    """The processor the packets follow (libipt's errata are chosen by it)."""
+
+    vendor: str = ""
+    family: int = 0
+    model: int = 0
+    stepping: int = 0
+    tsc_hz: int = 0
+
+
+@dataclass
+class Clocks:
+    """Two moments known on both clocks: TSC ticks and ns of CLOCK_MONOTONIC; `realtime_ns` dates the first."""
+
+    tsc0: int = 0
+    t0_ns: int = 0
+    tsc1: int = 0
+    t1_ns: int = 0
+    realtime_ns: int = 0
+
+    def to_ns(self, tsc: int) -> int:
+        """Time of a TSC value, in integers (SDM vol. 3, 18.17: the TSC is invariant here)."""
+        span = self.tsc1 - self.tsc0
+        if span <= 0:
+            return self.t0_ns
+        return self.t0_ns + (tsc - self.tsc0) * (self.t1_ns - self.t0_ns) // span
+
+
+@dataclass
+class Manifest:
+    """The manifest of a run bundle. `lacks` lists, in words, what this recording cannot hold and why."""
+
+    format_version: int = FORMAT_VERSION
+    state: State = State.RECORDING
+    command: list[str] = field(default_factory=list)
+    cwd: str = ""
+    environment: dict[str, str] = field(default_factory=dict)
+    host: str = ""
+    kernel: str = ""
+    ptweave: str = ""
+    cpu: Cpu = field(default_factory=Cpu)
+    engine: str = ""
+    engine_version: str = ""
+    threads_mode: str = "native"
+    events: str = ""
+    clocks: Clocks = field(default_factory=Clocks)
+    pid: int = 0
+    status: int | None = None  # the target's wait status, as waitpid gives it
+    steps: dict[str, float] = field(default_factory=dict)  # step → seconds
+    lacks: list[str] = field(default_factory=list)
+
+    def save(self, path: Path) -> None:
+        """Replace the manifest in one step, on disk before this returns."""
+        partial = path.with_name(path.name + ".partial")
+        raw = asdict(self)
+        raw["state"] = self.state.value
+        with partial.open("w") as out:
+            json.dump(raw, out, indent=1)
+            out.write("\n")
+            out.flush()
+            os.fsync(out.fileno())
+        partial.replace(path)
+
+    @classmethod
+    def load(cls, path: Path) -> Manifest:
+        """Read a manifest. Raises BadInput when it is missing, malformed or of a newer format."""
+        try:
+            raw: dict[str, Any] = json.loads(path.read_text())
+            version = int(raw["format_version"])
+            if version > FORMAT_VERSION:
+                raise BadInput(f"has format {version}, newer than this ptweave reads ({FORMAT_VERSION})",
+                               where=str(path.parent), remedy="use a newer ptweave")
+            known = {f.name for f in fields(cls)}
+            values = {name: value for name, value in raw.items() if name in known}
+            values["state"] = State(raw["state"])
+            values["cpu"] = Cpu(**raw["cpu"])
+            values["clocks"] = Clocks(**raw["clocks"])
+            return cls(**values)
+        except FileNotFoundError as error:
+            raise BadInput("is not a run bundle (it has no run.json)", where=str(path.parent),
+                           remedy="give a folder that ptweave wrap or record made") from error
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise BadInput(f"has a run.json that cannot be read ({error})", where=str(path.parent),
+                           remedy="record the run again") from error

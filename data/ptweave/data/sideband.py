@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: MIT
+"""`sideband.arrow`: what the decoder must know beside the packets. Arrow IPC file, rows in time order.
+
+An *address space* (`space`) is one process image: a process from its fork or exec to its next exec or end.
+Its mappings change in *epochs*: epoch 0 at its start, one more each time executed code went away or changed.
+
+| kind | a row says | columns beside kind, tsc, pid, space |
+|---|---|---|
+| process | an address space begins | tid, path (executable), value (parent pid), detail (`fork`, `exec` or `start`) |
+| process_exit | a process ended | value (wait status, −1 unknown) |
+| thread | a thread begins | tid, thread, value (tid of its creator, 0 unknown) |
+| thread_exit | a thread ended | tid, thread |
+| comm | a task's name | tid, thread, detail |
+| map | code mapped from a file was executed | addr, size, offset (in the file), epoch, image, path |
+| code | code in anonymous memory as it was when executed | addr, size, offset (in the image), epoch, image |
+| unmap | code went away at the beginning of `epoch` | addr, size, epoch |
+| slice | `thread`'s trace from byte `offset` on runs in (`space`, `epoch`), until its next slice | thread, offset, epoch |
+| lost | packets are missing in `thread`'s trace at byte `offset` | thread, offset, size (bytes lost, 0 unknown), detail |
+| finish | the thread's trace ends orderly at byte `offset` | thread, offset |
+
+The image set of (space, epoch): the space's rows with epoch ≤ that one, in row order; `map` and `code` put an image
+over what was there, `unmap` takes a range away. `image` names a file in `images/`; null when it could not be kept.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+
+import pyarrow as pa
+
+from ptweave.data.errors import BadInput
+
+
+class SidebandKind(str, Enum):
+    PROCESS = "process"
+    PROCESS_EXIT = "process_exit"
+    THREAD = "thread"
+    THREAD_EXIT = "thread_exit"
+    COMM = "comm"
+    MAP = "map"
+    CODE = "code"
+    UNMAP = "unmap"
+    SLICE = "slice"
+    LOST = "lost"
+    FINISH = "finish"
+
+
+SIDEBAND_SCHEMA = pa.schema(
+    [
+        pa.field("kind", pa.string(), nullable=False),
+        pa.field("tsc", pa.uint64(), nullable=False),
+        pa.field("pid", pa.int32(), nullable=False),
+        pa.field("space", pa.uint32(), nullable=False),
+        pa.field("tid", pa.int32()),
+        pa.field("thread", pa.int32()),
+        pa.field("epoch", pa.uint32()),
+        pa.field("addr", pa.uint64()),
+        pa.field("size", pa.uint64()),
+        pa.field("offset", pa.uint64()),
+        pa.field("value", pa.int64()),
+        pa.field("image", pa.string()),
+        pa.field("path", pa.string()),
+        pa.field("detail", pa.string()),
+    ],
+    metadata={b"ptweave.sideband": b"1"},
+)
+
+
+def write_sideband(path: Path, rows: list[dict[str, object]]) -> None:
+    """Write rows (column → value; `kind` a SidebandKind or its value) as the run's sideband."""
+    plain = [{**row, "kind": SidebandKind(row["kind"]).value} for row in rows]
+    table = pa.Table.from_pylist(plain, schema=SIDEBAND_SCHEMA)
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, SIDEBAND_SCHEMA) as writer:
+        writer.write_table(table)
+
+
+def read_sideband(path: Path) -> pa.Table:
+    """The sideband as an Arrow table. Raises BadInput when it is missing, malformed or of another version."""
+    try:
+        with pa.OSFile(str(path), "rb") as source:
+            table = pa.ipc.open_file(source).read_all()
+    except (OSError, pa.ArrowException) as error:
+        raise BadInput(f"cannot be read ({error})", where=str(path),
+                       remedy="record the run again") from error
+    version = (table.schema.metadata or {}).get(b"ptweave.sideband")
+    if version != b"1":
+        raise BadInput(f"is of version {version!r}, not 1", where=str(path), remedy="use a newer ptweave")
+    return table.cast(SIDEBAND_SCHEMA)
