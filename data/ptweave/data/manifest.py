@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import asdict, dataclass, field, fields
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ FORMAT_VERSION = 1
 """Version of the bundle as a whole; a reader refuses a newer one."""
 
 
-class State(str, Enum):
+class State(StrEnum):
     """How far a bundle is."""
 
     RECORDING = "recording"  # being written, or its recorder died

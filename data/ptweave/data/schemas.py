@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
 
@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 ROW_GROUP = 1 << 20
 
 
-class Placed(str, Enum):
+class Placed(StrEnum):
     """How a row was aligned with its thread's flow."""
 
     EXACT = "exact"  # by the block that executed it
@@ -28,7 +28,7 @@ class Placed(str, Enum):
     NONE = "none"  # the thread has no flow there
 
 
-class BlockClass(str, Enum):
+class BlockClass(StrEnum):
     """What ends a block: the class of its last instruction."""
 
     OTHER = "other"  # none: an asynchronous event or the end of the trace cut the block

@@ -18,13 +18,14 @@ Its mappings change in *epochs*: epoch 0 at its start, one more each time execut
 | lost | packets are missing in `thread`'s trace at byte `offset` | thread, offset, size (bytes lost, 0 unknown), detail |
 | finish | the thread's trace ends orderly at byte `offset` | thread, offset |
 
-The image set of (space, epoch): the space's rows with epoch ≤ that one, in row order; `map` and `code` put an image
-over what was there, `unmap` takes a range away. `image` names a file in `images/`; null when it could not be kept.
+The image set of (space, epoch): the space's rows with epoch ≤ that one, in row order; `map` and `code` put an
+image over what was there, `unmap` takes a range away. `image` names a file in `images/`; null when it could not be
+kept.
 """
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 
 import pyarrow as pa
@@ -32,7 +33,7 @@ import pyarrow as pa
 from ptweave.data.errors import BadInput
 
 
-class SidebandKind(str, Enum):
+class SidebandKind(StrEnum):
     PROCESS = "process"
     PROCESS_EXIT = "process_exit"
     THREAD = "thread"
