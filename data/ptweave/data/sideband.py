@@ -11,11 +11,11 @@ Its mappings change in *epochs*: epoch 0 at its start, one more each time execut
 | thread | a thread begins | tid, thread, value (tid of its creator, 0 unknown) |
 | thread_exit | a thread ended | tid, thread |
 | comm | a task's name | tid, thread, detail |
-| map | code mapped from a file was executed | addr, size, offset (in the file), epoch, image, path |
+| map | code mapped from a file ran | addr, size, offset (in the file), epoch, image, path |
 | code | code in anonymous memory as it was when executed | addr, size, offset (in the image), epoch, image |
 | unmap | code went away at the beginning of `epoch` | addr, size, epoch |
-| slice | `thread`'s trace from byte `offset` on runs in (`space`, `epoch`), until its next slice | thread, offset, epoch |
-| lost | packets are missing in `thread`'s trace at byte `offset` | thread, offset, size (bytes lost, 0 unknown), detail |
+| slice | `thread`'s trace from byte `offset` on runs in (`space`, `epoch`), to its next slice | thread, offset, epoch |
+| lost | packets are missing in `thread`'s trace at `offset` | thread, offset, size (bytes, 0 unknown), detail |
 | finish | the thread's trace ends orderly at byte `offset` | thread, offset |
 
 The image set of (space, epoch): the space's rows with epoch ≤ that one, in row order; `map` and `code` put an
@@ -70,7 +70,7 @@ SIDEBAND_SCHEMA = pa.schema(
 
 def write_sideband(path: Path, rows: list[dict[str, object]]) -> None:
     """Write rows (column → value; `kind` a SidebandKind or its value) as the run's sideband."""
-    plain = [{**row, "kind": SidebandKind(row["kind"]).value} for row in rows]
+    plain = [{**row, "kind": SidebandKind(str(row["kind"])).value} for row in rows]
     table = pa.Table.from_pylist(plain, schema=SIDEBAND_SCHEMA)
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, SIDEBAND_SCHEMA) as writer:
         writer.write_table(table)
