@@ -14,6 +14,7 @@ from typing import Any
 
 PARTS = (
     "preload/build_tthread.py",
+    "wrapper/build_host.py",
     "wrapper/build_engine.py",
     "wrapper/build_events.py",
     "decode/build_ipt.py",

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: MIT
+# ptweave: `make demo` shows it, `make test` tests it, each from a bare Debian 12 with git, make and python3.
+
+VENV := .venv
+PY := $(VENV)/bin/python
+
+.PHONY: help setup build demo test lint bench clean
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+setup: ## install what is missing (Debian packages, .venv) and build; quick the second time
+	@.ci/setup
+
+build: setup ## rebuild the C parts whose sources changed
+	@$(PY) hatch_build.py
+
+demo: setup ## record a real program, decode, merge, and show the answers
+	@$(PY) -m tests.demo
+
+test: setup ## every test
+	@$(PY) -m pytest -q
+
+lint: setup ## ruff and mypy --strict (C is compiled with -Wall -Wextra -Werror)
+	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/mypy -p ptweave
+
+bench: setup ## time a recording beside the native run; ratios into build/bench/
+	@$(PY) -m tests.bench.bench_engine
+
+clean: ## remove what was built
+	@rm -rf build dist wrapper/ptweave/wrapper/_engine wrapper/ptweave/wrapper/_bpf
+	@find data preload wrapper decode merge -name '*.so' -delete -o -name '.*.stamp' -delete

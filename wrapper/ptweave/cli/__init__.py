@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: MIT
+"""The command line: one subcommand a module, each with SUMMARY, EXAMPLES, configure(parser) and run(args)."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any
+
+from ptweave.data.errors import Exit, PtweaveError
+
+COMMANDS = ("wrap", "record", "decode", "merge", "query", "doctor")
+
+_STATUSES = """\
+exit status:
+  wrap, record   the target's own (ptweave ends by the same signal as the target did)
+  others         0 done; 1 done, with known losses or gaps
+  all            2 wrong use or bad input; 3 the machine lacks something (the line says what, and the remedy)
+"""
+
+
+def _parser() -> argparse.ArgumentParser:
+    from ptweave.cli.version import version_line
+
+    parser = argparse.ArgumentParser(
+        prog="ptweave", formatter_class=argparse.RawDescriptionHelpFormatter, epilog=_STATUSES,
+        description="Record what a program really did: every branch, every system call, every dependence between "
+        "its threads; then ask with SQL.")
+    parser.add_argument("--version", action="version", version=version_line())
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name in COMMANDS:
+        module: Any = import_module(f"ptweave.cli.{name}")
+        sub = commands.add_parser(
+            name, help=module.SUMMARY, description=module.SUMMARY, epilog="examples:\n" + module.EXAMPLES,
+            formatter_class=argparse.RawDescriptionHelpFormatter)
+        module.configure(sub)
+        sub.set_defaults(run=module.run)
+    return parser
+
+
+def say(line: str) -> None:
+    """One line for the user, on stderr. A user who closed stderr hears nothing, and that is their choice."""
+    try:
+        print(f"ptweave: {line}", file=sys.stderr, flush=True)
+    except OSError:
+        return
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit status (see `ptweave --help`)."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    args = _parser().parse_args(words)
+    run: Callable[[argparse.Namespace], int] = args.run
+    try:
+        return run(args)
+    except PtweaveError as error:
+        say(error.line())
+        return int(error.status)
+    except KeyboardInterrupt:
+        say("stopped; what was finished is kept")
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+        return 128 + signal.SIGINT
+    except BrokenPipeError:
+        # the reader has seen enough; nothing more may be written when the interpreter closes stdout
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return int(Exit.DONE)
+    except OSError as error:
+        say(f"{error.filename or 'a file'}: {error.strerror}: make room or give access, then run it again")
+        return int(Exit.MACHINE)

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: MIT
+"""`ptweave wrap`: record, decode and merge in one go."""
+
+from __future__ import annotations
+
+import argparse
+
+from ptweave.cli.merge import add_calls
+from ptweave.cli.options import add_target, target_words
+
+SUMMARY = "run a program, record it, decode and merge: leaves NAME.ptw, ready to query"
+EXAMPLES = """\
+  ptweave wrap -- ./prog arg              # leaves prog.ptw/
+  ptweave wrap -o a.ptw -- pigz -p 4 file
+  ptweave query a.ptw "select name, count(*) from syscalls group by name"
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    add_target(parser)
+    add_calls(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    from ptweave.cli import say
+    from ptweave.cli.record import leave
+    from ptweave.cli.session import decode, merge, report_losses, run_target
+    from ptweave.data import PtweaveError
+
+    recording = run_target(args, target_words(args))
+    bundle = recording.bundle
+    if recording.ended:
+        names = ", ".join(sorted(signal.name for signal in recording.ended))
+        say(f"{bundle.path}: recorded until {names}; go on with: ptweave decode {bundle.path} && "
+            f"ptweave merge {bundle.path}")
+    else:
+        try:
+            decode(bundle, quiet=args.quiet)
+            merge(bundle, calls=args.calls, quiet=args.quiet)
+        except PtweaveError as error:
+            # the target has run: its status is what the caller waits for
+            say(f"{error.line()}; the recording is kept")
+    report_losses(bundle, quiet=args.quiet)
+    return leave(recording.status)

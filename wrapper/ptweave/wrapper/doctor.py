@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: MIT
+"""What this machine can record with: one check a function, each with what to do when it fails."""
+
+from __future__ import annotations
+
+import ctypes.util
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from ptweave.data import MachineLacks
+from ptweave.wrapper import host
+from ptweave.wrapper.engines import INTEL_PT_PMU
+
+
+class Need(Enum):
+    """What a failed check means."""
+
+    MUST = "nothing can be recorded without it"
+    SHOULD = "a recording lacks a part without it"
+    MAY = "not needed"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line of the report."""
+
+    name: str
+    good: bool
+    found: str
+    remedy: str = ""
+    need: Need = Need.SHOULD
+
+
+def _processor() -> Check:
+    cpu = host.cpu()
+    return Check("processor", True, f"{cpu.vendor} family {cpu.family} model {cpu.model} stepping {cpu.stepping}")
+
+
+def _intel_pt() -> Check:
+    if INTEL_PT_PMU.exists():
+        return Check("Intel PT", True, "the intel_pt PMU is here; this version records with the soft engine",
+                     need=Need.MAY)
+    return Check("Intel PT", False, "no intel_pt PMU", "needs an Intel processor since Broadwell, outside a virtual "
+                 "machine that hides it; the soft engine emits the same packets", Need.MAY)
+
+
+def _paranoid() -> Check:
+    path = Path("/proc/sys/kernel/perf_event_paranoid")
+    try:
+        level = int(path.read_text())
+    except (OSError, ValueError):
+        return Check("perf_event_paranoid", False, "perf events are not in this kernel",
+                     "use a kernel with CONFIG_PERF_EVENTS", Need.MAY)
+    good = level <= 1 or os.geteuid() == 0
+    return Check("perf_event_paranoid", good, str(level) + (" (root is not bound by it)" if os.geteuid() == 0 else ""),
+                 "sysctl kernel.perf_event_paranoid=1, or run as root", Need.MAY)
+
+
+def _ebpf() -> Check:
+    from ptweave.wrapper.syscalls import check_loads
+
+    problem = check_loads()
+    if problem is None:
+        return Check("eBPF", True, "the system-call recorder loads")
+    return Check("eBPF", False, problem.what, problem.remedy)
+
+
+def _btf() -> Check:
+    path = Path("/sys/kernel/btf/vmlinux")
+    return Check("BTF", path.exists(), str(path) if path.exists() else "no /sys/kernel/btf/vmlinux",
+                 "use a kernel with CONFIG_DEBUG_INFO_BTF")
+
+
+def _tracefs() -> Check:
+    for place in ("/sys/kernel/tracing", "/sys/kernel/debug/tracing"):
+        if (Path(place) / "events").is_dir():
+            return Check("tracefs", True, place, need=Need.MAY)
+    return Check("tracefs", False, "not mounted, or not readable", "mount -t tracefs tracefs /sys/kernel/tracing (as "
+                 "root)", Need.MAY)
+
+
+def _soft_engine() -> Check:
+    from ptweave.wrapper.soft import SoftEngine
+
+    try:
+        version = SoftEngine().version()
+    except MachineLacks as error:
+        return Check("soft engine", False, error.what, error.remedy, Need.MUST)
+    return Check("soft engine", True, f"{version}, {shutil.which('valgrind')}", need=Need.MUST)
+
+
+def _libtthread() -> Check:
+    from ptweave.preload import library_path
+
+    path = library_path()
+    return Check("libtthread", path.exists(), str(path), "build it: make build")
+
+
+def _libipt() -> Check:
+    found = ctypes.util.find_library("ipt")
+    return Check("libipt", found is not None, found or "not installed", "apt-get install libipt-dev, then make build",
+                 Need.MUST)
+
+
+CHECKS: tuple[Callable[[], Check], ...] = (
+    _processor, _intel_pt, _paranoid, _soft_engine, _libipt, _libtthread, _ebpf, _btf, _tracefs)
+
+
+def examine() -> list[Check]:
+    """All checks, in the order of the report."""
+    return [check() for check in CHECKS]

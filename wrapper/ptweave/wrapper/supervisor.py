@@ -1,0 +1,343 @@
+# SPDX-License-Identifier: MIT
+"""The supervisor: starts the target under an engine, keeps every recorder going, and closes the bundle.
+
+    fork (held at a gate) → recorders learn the pid → gate opens → loop: signals, handshakes, drains, images
+    → the target and all it left behind are gone → last drains → sideband, ledger, manifest
+
+The target is a child in the supervisor's own process group, so the terminal treats both as one job. Processes the
+target leaves behind become the supervisor's children (PR_SET_CHILD_SUBREAPER) and are waited for.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import select
+import shutil
+import signal
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from ptweave.data import BadInput, Bundle, Clocks, Ledger, MachineLacks, Manifest, State
+from ptweave.wrapper import host
+from ptweave.wrapper.control import ControlServer
+from ptweave.wrapper.engines import Engine, choose
+from ptweave.wrapper.parts import Part, finish, service
+from ptweave.wrapper.signals import SignalRelay
+from ptweave.wrapper.soft import SoftEngine, Spool
+from ptweave.wrapper.syscalls import SyscallRecorder
+from ptweave.wrapper.target import Linkage, Spawn, Target, examine
+from ptweave.wrapper.tasks import TaskRegistry
+
+TICK_MS = 20
+PR_SET_CHILD_SUBREAPER = 36
+GRACE_SECONDS = 2.0
+"""Between asking processes that were left behind to end, and ending them."""
+NOTICE_SECONDS = 2.0
+LOCK = ".lock"
+SPOOL = "spool"
+
+
+@dataclass
+class Options:
+    """What to record, and how."""
+
+    argv: Sequence[str]
+    output: Path
+    engine: Engine = Engine.AUTO
+    notice: Callable[[str], None] = lambda line: None
+    """Takes lines for the user while the target runs (used sparingly: the terminal is the target's)."""
+
+
+@dataclass
+class Recording:
+    """A finished recording. `status` is the target's wait status; `ended` the signals that asked ptweave to end."""
+
+    bundle: Bundle
+    status: int
+    ended: set[signal.Signals] = field(default_factory=set)
+
+
+def ptweave_version() -> str:
+    try:
+        return version("ptweave")
+    except PackageNotFoundError:
+        return "source tree"
+
+
+def _subreaper() -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        raise MachineLacks(f"prctl(PR_SET_CHILD_SUBREAPER): {os.strerror(ctypes.get_errno())}",
+                           remedy="use Linux 3.4 or newer")
+
+
+def lock(bundle: Bundle) -> int:
+    """Take the bundle's lock; returns its descriptor. Raises BadInput while somebody else records or repairs it."""
+    fd = os.open(bundle.path / LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(fd)
+        raise BadInput("is being recorded at this moment", where=str(bundle.path),
+                       remedy="wait until the recording has ended") from error
+    return fd
+
+
+def children(pid: int) -> list[int]:
+    """Living descendants of a process, nearest first (proc(5), task/children)."""
+    found: list[int] = []
+    queue = [pid]
+    while queue:
+        base = Path(f"/proc/{queue.pop(0)}/task")
+        try:
+            tasks = list(base.iterdir())
+        except OSError:
+            continue  # it ended meanwhile
+        for task in tasks:
+            try:
+                more = [int(word) for word in (task / "children").read_text().split()]
+            except OSError:
+                continue
+            found += more
+            queue += more
+    return found
+
+
+class _Session:
+    """One recording under way: the parts, the target's pid, its status."""
+
+    def __init__(self, bundle: Bundle, options: Options) -> None:
+        self.bundle = bundle
+        self.options = options
+        self.parts: list[Part] = []
+        self.spool_part: Part | None = None
+        self.recorder: SyscallRecorder | None = None
+        self.tasks = TaskRegistry()
+        self.environment = dict(os.environ)
+        self.status: int | None = None
+        self._left_since = 0.0
+        self._noticed = False
+        self._kill_at = 0.0
+
+    # --- building ---
+
+    def add_engine(self) -> tuple[list[str], Path]:
+        folder = self.bundle.path / SPOOL
+        folder.mkdir(mode=0o700)
+        engine = SoftEngine()
+        self.bundle.manifest.engine_version = engine.version()
+        argv, extra = engine.command(list(self.options.argv), folder)
+        self.spool = Spool(self.bundle, folder, self.tasks)
+        self.spool_part = Part("trace", self.spool.poll, self.spool.finish)
+        self.environment.update(extra)
+        return argv, folder
+
+    def add_control(self, target: Target) -> None:
+        if target.linkage is Linkage.STATIC:
+            self.lack("thunks: the program is static, so libtthread cannot be preloaded")
+
+        def assign(pid: int, tid: int, tsc: int) -> int:
+            self.spool.poll()  # the engine saw the thread first, and with it who created it
+            known = self.tasks.lookup(pid, tid)
+            return self.tasks.start(pid, tid, tsc) if known is None else known
+
+        self.control = ControlServer(self.bundle, assign)
+        self.environment.update(self.control.environment())
+        self.parts.append(Part("thunks", self.control.service, self.control.finish, self.control.fds))
+
+    def add_events(self) -> None:
+        recorder = SyscallRecorder(self.bundle)
+        try:
+            recorder.start()
+        except MachineLacks as error:
+            self.lack(f"system calls as the kernel sees them (paths, times): {error.line()}")
+            self.bundle.manifest.events = "engine"
+            return
+        self.bundle.manifest.events = "ebpf"
+        self.recorder = recorder
+        self.parts.append(Part("system calls", recorder.service, recorder.finish, recorder.fds))
+
+    def keep_clock(self, first: host.Moment) -> None:
+        last, manifest = host.moment(), self.bundle.manifest
+        manifest.clocks.tsc1, manifest.clocks.t1_ns = last.tsc, last.ns
+        manifest.cpu.tsc_hz = (last.tsc - first.tsc) * 1_000_000_000 // max(1, last.ns - first.ns)
+
+    def lack(self, line: str) -> None:
+        self.bundle.manifest.lacks.append(line)
+
+    # --- running ---
+
+    def run(self, pid: int, relay: SignalRelay) -> None:
+        """Until the target and everything it left behind has ended."""
+        while True:
+            alive = self._reap(pid)
+            came = relay.relay(pid if self.status is None else None)
+            self._service()
+            if not alive:
+                return
+            if self.status is not None:
+                self._left_behind(bool(set(came) & {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT}))
+            self._wait()
+
+    def _wait(self) -> None:
+        fds = [fd for part in self.parts if not part.broken for fd in part.fds()]
+        try:
+            select.select(fds, [], [], TICK_MS / 1000)
+        except (OSError, ValueError):
+            time.sleep(TICK_MS / 1000)  # a descriptor was closed, or is beyond FD_SETSIZE: the tick is enough
+
+    def _service(self) -> None:
+        for part in self._all():
+            service(part)
+
+    def _all(self) -> list[Part]:
+        return [*([self.spool_part] if self.spool_part else []), *self.parts]
+
+    def _reap(self, pid: int) -> bool:
+        """Collect ended children; False when none is left. Stops with the target when that was stopped."""
+        while True:
+            try:
+                info = os.waitid(os.P_ALL, 0, os.WEXITED | os.WSTOPPED | os.WNOHANG)
+            except ChildProcessError:
+                return False
+            if info is None:
+                return True
+            if info.si_code == os.CLD_STOPPED:
+                if info.si_pid == pid:
+                    os.kill(os.getpid(), signal.SIGSTOP)
+                    os.kill(pid, signal.SIGCONT)
+                continue
+            if info.si_code not in (os.CLD_EXITED, os.CLD_KILLED, os.CLD_DUMPED):
+                continue
+            status = info.si_status << 8 if info.si_code == os.CLD_EXITED else info.si_status
+            self.spool.exited(info.si_pid, status)
+            if info.si_pid == pid:
+                self.status = status
+                self._left_since = time.monotonic()
+
+    def _left_behind(self, end: bool) -> None:
+        now = time.monotonic()
+        left = children(os.getpid())
+        if not left:
+            return
+        if end and not self._kill_at:
+            self._signal(left, signal.SIGTERM)
+            self._kill_at = now + GRACE_SECONDS
+        elif self._kill_at and now >= self._kill_at:
+            self._signal(left, signal.SIGKILL)
+        elif now - self._left_since > NOTICE_SECONDS and not self._noticed:
+            self._noticed = True
+            self.options.notice(f"the command has ended; waiting for {len(left)} process(es) it left behind "
+                                f"(pid {', '.join(map(str, left[:5]))}): Ctrl-C ends them")
+
+    @staticmethod
+    def _signal(pids: list[int], number: signal.Signals) -> None:
+        for pid in pids:
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
+                continue
+
+    # --- ending ---
+
+    def close(self) -> Ledger:
+        ledger = Ledger()
+        for part in self._all():
+            finish(part, ledger)
+        for part in self._all():
+            if part.broken:
+                self.lack(f"{part.name}: recording stopped early: {part.broken}")
+        return ledger
+
+
+def record(options: Options) -> Recording:
+    """Record one run into a new bundle.
+
+    Raises BadInput or MachineLacks before the target ran anything; the bundle is then not left behind.
+    """
+    target = examine(options.argv)
+    engine = choose(options.engine)
+    SoftEngine().version()
+    first = host.moment()
+    manifest = Manifest(
+        command=list(options.argv), cwd=str(Path.cwd()), environment=host.kept_environment(), host=host.host_name(),
+        kernel=host.kernel(), ptweave=ptweave_version(), cpu=host.cpu(), engine=engine.value,
+        clocks=Clocks(first.tsc, first.ns, 0, 0, host.realtime_ns()))
+    bundle = Bundle.create(options.output, manifest)
+    holder = lock(bundle)
+    try:
+        with SignalRelay() as relay:
+            return _record(bundle, options, target, first, relay)
+    finally:
+        os.close(holder)
+        (bundle.path / LOCK).unlink(missing_ok=True)
+
+
+def _record(bundle: Bundle, options: Options, target: Target, first: host.Moment, relay: SignalRelay) -> Recording:
+    session = _Session(bundle, options)
+    began = time.monotonic()
+    _subreaper()
+    try:
+        argv, _ = session.add_engine()
+        session.add_control(target)
+        session.add_events()
+        session.keep_clock(first)  # a first rate, should the supervisor not live to measure a better one
+        bundle.save_manifest()
+        child = Spawn(argv, session.environment, relay.held)
+        try:
+            if session.recorder is not None:
+                session.recorder.follow(child.pid)
+        except BaseException:
+            child.cancel()
+            raise
+        child.release()
+    except BaseException:
+        session.close()
+        shutil.rmtree(bundle.path, ignore_errors=True)
+        raise
+    bundle.manifest.pid = child.pid
+    session.run(child.pid, relay)
+    ledger = session.close()
+    return _conclude(session, ledger, first, began, relay)
+
+
+def _conclude(session: _Session, ledger: Ledger, first: host.Moment, began: float,
+              relay: SignalRelay) -> Recording:
+    bundle, manifest = session.bundle, session.bundle.manifest
+    session.keep_clock(first)
+    manifest.status = session.status
+    manifest.steps["record"] = round(time.monotonic() - began, 6)
+    broken = any(part.broken for part in session.parts) or (
+        session.spool_part is not None and bool(session.spool_part.broken))
+    manifest.state = State.PARTIAL if broken else State.COMPLETE
+    bundle.save_ledger(ledger)
+    bundle.save_manifest()
+    return Recording(bundle, session.status or 0, relay.ending)
+
+
+def repair(bundle: Bundle) -> bool:
+    """Close a bundle whose recorder died: keep what its engine had written. Returns whether there was need to.
+
+    Raises BadInput while the recording is still going on.
+    """
+    if bundle.manifest.state is not State.RECORDING:
+        return False
+    holder = lock(bundle)
+    try:
+        ledger = bundle.ledger()
+        folder = bundle.path / SPOOL
+        if folder.is_dir():
+            Spool(bundle, folder, TaskRegistry()).finish(ledger)
+        bundle.manifest.state = State.PARTIAL
+        bundle.manifest.lacks.append("the end: the recorder died before the run was over")
+        bundle.save_ledger(ledger)
+        bundle.save_manifest()
+    finally:
+        os.close(holder)
+        (bundle.path / LOCK).unlink(missing_ok=True)
+    return True
