@@ -15,7 +15,7 @@ build: setup ## rebuild the C parts whose sources changed
 	@$(PY) hatch_build.py
 
 demo: setup ## record a real program, decode, merge, and show the answers
-	@$(PY) -m tests.demo
+	@$(PY) -m docs.demo
 
 test: setup ## every test
 	@$(PY) -m pytest -q

@@ -42,6 +42,14 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _split(words: list[str]) -> tuple[list[str], list[str] | None]:
+    """Our words, and the target's: everything after the first `--` (None when there is none)."""
+    if "--" not in words:
+        return words, None
+    at = words.index("--")
+    return words[:at], words[at + 1:]
+
+
 def say(line: str) -> None:
     """One line for the user, on stderr. A user who closed stderr hears nothing, and that is their choice."""
     try:
@@ -53,7 +61,13 @@ def say(line: str) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit status (see `ptweave --help`)."""
     words = list(sys.argv[1:] if argv is None else argv)
-    args = _parser().parse_args(words)
+    ours, theirs = _split(words)
+    args = _parser().parse_args(ours)
+    if theirs is not None:
+        if not hasattr(args, "command_words"):
+            say(f"{args.command} runs no command: leave -- and what follows out")
+            return int(Exit.USAGE)
+        args.command_words = theirs
     run: Callable[[argparse.Namespace], int] = args.run
     try:
         return run(args)

@@ -27,15 +27,13 @@ def add_target(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", choices=["native", "process"], default="native",
                         help="native (default): threads stay threads; process is not part of this version")
     add_quiet(parser)
-    parser.add_argument("command_words", metavar="-- COMMAND…", nargs=argparse.REMAINDER,
-                        help="the program to run and its arguments")
+    parser.usage = "%(prog)s [options] -- COMMAND…"
+    parser.set_defaults(command_words=[])
 
 
 def target_words(args: argparse.Namespace) -> list[str]:
     """The target's words; raises BadInput when there are none."""
     words: list[str] = list(args.command_words)
-    if words[:1] == ["--"]:
-        words = words[1:]
     if not words:
         raise BadInput("no command given", remedy="put it after --, as in: ptweave wrap -- ls -l")
     return words

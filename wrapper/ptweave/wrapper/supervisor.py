@@ -120,6 +120,10 @@ class _Session:
         self.tasks = TaskRegistry()
         self.environment = dict(os.environ)
         self.status: int | None = None
+        self.target_seconds = 0.0
+        """From exec to the target's end."""
+        self._pidfd = -1
+        self._began = 0.0
         self._left_since = 0.0
         self._noticed = False
         self._kill_at = 0.0
@@ -174,6 +178,8 @@ class _Session:
 
     def run(self, pid: int, relay: SignalRelay) -> None:
         """Until the target and everything it left behind has ended."""
+        self._began = time.monotonic()
+        self._pidfd = os.pidfd_open(pid)
         while True:
             alive = self._reap(pid)
             came = relay.relay(pid if self.status is None else None)
@@ -186,6 +192,8 @@ class _Session:
 
     def _wait(self) -> None:
         fds = [fd for part in self.parts if not part.broken for fd in part.fds()]
+        if self._pidfd >= 0:
+            fds.append(self._pidfd)
         try:
             select.select(fds, [], [], TICK_MS / 1000)
         except (OSError, ValueError):
@@ -219,6 +227,9 @@ class _Session:
             if info.si_pid == pid:
                 self.status = status
                 self._left_since = time.monotonic()
+                self.target_seconds = self._left_since - self._began
+                os.close(self._pidfd)
+                self._pidfd = -1
 
     def _left_behind(self, end: bool) -> None:
         now = time.monotonic()
@@ -311,6 +322,7 @@ def _conclude(session: _Session, ledger: Ledger, first: host.Moment, began: floa
     bundle, manifest = session.bundle, session.bundle.manifest
     session.keep_clock(first)
     manifest.status = session.status
+    manifest.steps["target"] = round(session.target_seconds, 6)
     manifest.steps["record"] = round(time.monotonic() - began, 6)
     broken = any(part.broken for part in session.parts) or (
         session.spool_part is not None and bool(session.spool_part.broken))

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: MIT
+"""`make bench`: what recording costs the target, and what decode and merge cost after it, beside the native run.
+
+The time of a recorded program is its own, from exec to its end, with every recorder on (packets, system calls,
+libtthread); the whole `ptweave record` command, its start-up included, is listed on its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.bench.report import ROOT, Figure, medians_of, write
+from tests.support.inputs import text_file
+
+PROGRAMS = ROOT / "tests" / "programs"
+GZIP_BYTES = 5_000_000
+
+
+@dataclass
+class Case:
+    name: str
+    argv: list[str]
+
+
+def compile_program(name: str, folder: Path) -> Path:
+    out = folder / name
+    subprocess.run(["gcc", "-O2", "-pthread", "-o", out, PROGRAMS / f"{name}.c", "-lm"], check=True)
+    return out
+
+
+def native(argv: list[str]) -> Callable[[], float]:
+    def once() -> float:
+        began = time.perf_counter()
+        subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)
+        return time.perf_counter() - began
+
+    return once
+
+
+def ptweave(*words: str) -> list[str]:
+    return [sys.executable, "-m", "ptweave.cli", *words]
+
+
+class Recorded:
+    """Runs `ptweave record`; keeps the time of the whole command beside the target's own."""
+
+    def __init__(self, argv: list[str], bundle: Path) -> None:
+        self.argv, self.bundle = argv, bundle
+        self.whole: list[float] = []
+
+    def __call__(self) -> float:
+        shutil.rmtree(self.bundle, ignore_errors=True)
+        began = time.perf_counter()
+        subprocess.run(ptweave("record", "-q", "-o", str(self.bundle), "--", *self.argv), check=True,
+                       stdout=subprocess.DEVNULL)
+        self.whole.append(time.perf_counter() - began)
+        return float(json.loads((self.bundle / "run.json").read_text())["steps"]["target"])
+
+
+def measured(argv: list[str]) -> tuple[float, float]:
+    """Seconds and peak MB of a command."""
+    began = time.perf_counter()
+    child = subprocess.Popen(argv)
+    _, status, usage = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    if child.returncode not in (0, 1):
+        raise SystemExit(f"{argv} ended with {child.returncode}")
+    return time.perf_counter() - began, usage.ru_maxrss / 1024
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        source = text_file(folder / "input", GZIP_BYTES)
+        threads, floats = compile_program("bench_threads", folder), compile_program("bench_float", folder)
+        cases = [
+            Case("gzip of 5 MB", ["gzip", "-c", str(source)]),
+            Case("four threads computing", [str(threads), "4000"]),
+            Case("floating-point loops", [str(floats), "20"]),
+            Case("/bin/true", ["/bin/true"]),
+        ]
+        figures: list[Figure] = []
+        for case in cases:
+            recorded = Recorded(case.argv, folder / f"{case.name.replace('/', ' ').split()[0]}.ptw")
+            plain, traced = medians_of([native(case.argv), recorded])
+            figures += [
+                Figure(f"{case.name}: recorded", traced * 1000, "ms", "native", traced / plain),
+                Figure(f"{case.name}: native", plain * 1000, "ms", "", None),
+                Figure(f"{case.name}: whole command", sorted(recorded.whole)[len(recorded.whole) // 2] * 1000, "ms",
+                       "native", sorted(recorded.whole)[len(recorded.whole) // 2] / plain),
+            ]
+        bundle = str(folder / "gzip.ptw")
+        for step in ("decode", "merge"):
+            seconds, peak = measured(ptweave(step, "-q", bundle))
+            figures += [Figure(f"gzip of 5 MB: {step}", seconds, "s", "", None),
+                        Figure(f"gzip of 5 MB: {step}, peak memory", peak, "MB", "", None)]
+        write("engine", figures)
+
+
+if __name__ == "__main__":
+    main()

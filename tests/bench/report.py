@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: MIT
+"""What every benchmark shares: medians, ratios to a peer in the same run, and `build/bench/NAME.json`."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+RUNS = 5
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One measured figure; `peer` names what it is divided by, `ratio` is null where there is no peer."""
+
+    metric: str
+    value: float
+    unit: str
+    peer: str
+    ratio: float | None
+
+
+def median_of(measure: Callable[[], float], runs: int = RUNS) -> float:
+    return statistics.median(measure() for _ in range(runs))
+
+
+def medians_of(measures: list[Callable[[], float]], runs: int = RUNS) -> list[float]:
+    """Medians of several measures taken in turns, so that a noisy moment hits all of them alike."""
+    rounds = [[measure() for measure in measures] for _ in range(runs)]
+    return [statistics.median(column) for column in zip(*rounds, strict=True)]
+
+
+def write(name: str, figures: list[Figure]) -> None:
+    """Print the figures and keep them as JSON."""
+    folder = ROOT / "build" / "bench"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.json").write_text(json.dumps([asdict(figure) for figure in figures], indent=1) + "\n")
+    width = max(len(figure.metric) for figure in figures)
+    for figure in figures:
+        ratio = f"{figure.ratio:7.2f} x {figure.peer}" if figure.ratio is not None else ""
+        print(f"{figure.metric:<{width}}  {figure.value:>12.3f} {figure.unit:<4} {ratio}")

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: MIT
+"""Runs `ptweave` as a user would, and looks for what it left behind."""
+
+from __future__ import annotations
+
+import glob
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+TIMEOUT = 240
+
+
+@dataclass(frozen=True)
+class Done:
+    """A finished command; `status` as subprocess gives it (negative: the signal that ended it)."""
+
+    status: int
+    out: bytes
+    err: str
+
+    @property
+    def lines(self) -> list[str]:
+        """ptweave's own lines on stderr."""
+        return [line for line in self.err.splitlines() if line.startswith("ptweave: ")]
+
+
+def words(*args: str | Path) -> list[str]:
+    """The command line of `ptweave ARGS`."""
+    return [sys.executable, "-m", "ptweave.cli", *map(str, args)]
+
+
+def ptweave(*args: str | Path, cwd: Path | None = None, stdin: bytes = b"",
+            env: dict[str, str] | None = None) -> Done:
+    """Run `ptweave ARGS` to its end."""
+    done = subprocess.run(words(*args), input=stdin, capture_output=True, timeout=TIMEOUT, check=False, cwd=cwd,
+                          env=None if env is None else {**os.environ, **env})
+    return Done(done.returncode, done.stdout, done.stderr.decode(errors="replace"))
+
+
+def native(argv: list[str | Path], cwd: Path | None = None, stdin: bytes = b"") -> Done:
+    """The same command without ptweave: the oracle."""
+    done = subprocess.run([str(word) for word in argv], input=stdin, capture_output=True, timeout=TIMEOUT,
+                          check=False, cwd=cwd)
+    return Done(done.returncode, done.stdout, done.stderr.decode(errors="replace"))
+
+
+def sockets_and_folders() -> set[str]:
+    """Temporary folders that recordings make for their sockets."""
+    return set(glob.glob(os.path.join(tempfile.gettempdir(), "ptweave-*"))) | set(
+        glob.glob(f"{os.environ.get('XDG_RUNTIME_DIR', '/nonexistent')}/ptweave-*"))
+
+
+def engine_processes() -> set[int]:
+    """Processes that run under the soft engine now."""
+    found = set()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if "ptsoft" in os.readlink(entry / "exe"):
+                    found.add(int(entry.name))
+            except OSError:
+                continue
+    return found
+
+
+def compile_c(source: Path, out: Path, *flags: str) -> Path:
+    """Compile one C file."""
+    subprocess.run(["gcc", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread", "-o", out, source, *flags], check=True)
+    return out
