@@ -29,8 +29,8 @@ QUESTIONS = (
     ("Thunks and lock waits per thread", """
         select thread, count(*) as thunks,
                count(*) filter (operation in ('mutex_lock', 'cond_wait', 'cond_timedwait')) as lock_operations,
-               round(coalesce(sum(wait) filter (operation in ('mutex_lock', 'cond_wait', 'cond_timedwait')), 0) / 1e6, 1)
-                   as waited_ms,
+               round(coalesce(sum(wait) filter (operation in ('mutex_lock', 'cond_wait', 'cond_timedwait')), 0)
+                     / 1e6, 1) as waited_ms,
                count(*) filter (placed = 'exact') as placed_exactly
         from thunks group by thread order by thread"""),
     ("System calls by count and time", """

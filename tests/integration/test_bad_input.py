@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from support.command import compile_c, engine_processes, ptweave, sockets_and_folders, words
 
 PROGRAM = "int main(void) { return 0; }\n"
@@ -206,7 +207,8 @@ def test_a_bundle_that_is_being_recorded(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
 def test_a_target_that_is_killed_keeps_its_record(tmp_path: Path, number: int) -> None:
     bundle = tmp_path / "run.ptw"
-    done = ptweave("wrap", "-o", bundle, "--", "sh", "-c", f"i=0; while [ $i -lt 2000 ]; do i=$((i+1)); done; kill -{number} $$")
+    done = ptweave("wrap", "-o", bundle, "--", "sh", "-c",
+                   f"i=0; while [ $i -lt 2000 ]; do i=$((i+1)); done; kill -{number} $$")
     assert done.status == -number
     assert "nothing lost" in done.err
     count = ptweave("query", bundle, "--format", "csv", "select sum(instructions)::bigint as n from threads")

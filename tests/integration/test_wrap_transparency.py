@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from support.command import engine_processes, native, ptweave, sockets_and_folders, words
 
 SHELL = ["sh", "-c"]
@@ -94,7 +95,8 @@ def _read_until(fd: int, wanted: bytes, seconds: float = 60) -> bytes:
 
 
 def test_ctrl_c_reaches_the_target_once(tmp_path: Path) -> None:
-    script = "trap 'n=$((n+1)); echo int $n' INT; echo up; i=0; while [ $i -lt 40 ]; do sleep 0.05; i=$((i+1)); done; exit 6"
+    script = ("trap 'n=$((n+1)); echo int $n' INT; echo up; i=0; "
+              "while [ $i -lt 40 ]; do sleep 0.05; i=$((i+1)); done; exit 6")
     pid, fd = _terminal(words("record", "-q", "-o", tmp_path / "run.ptw", "--", *SHELL, script))
     assert b"up" in _read_until(fd, b"up")
     os.write(fd, b"\x03")
