@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: MIT
+"""Tables are written whole or not at all, in the layout that the schemas promise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from ptweave.data.schemas import FLOW, ROW_GROUP, TABLES, TableWriter, write_table
+
+
+def flow(rows: int) -> pa.Table:
+    return pa.table({"thread": pa.array([0] * rows, pa.int32()), "seq": pa.array(range(rows), pa.int64()),
+                     "path": pa.array([i % 7 for i in range(rows)], pa.int32())})
+
+
+def test_rows_come_back_in_order_and_row_groups_are_bounded(tmp_path: Path) -> None:
+    with TableWriter(tmp_path, FLOW) as writer:
+        for _ in range(3):
+            writer.write(flow(ROW_GROUP // 2))
+    file = pq.ParquetFile(tmp_path / "flow" / "0.parquet")
+    assert file.metadata.num_rows == 3 * (ROW_GROUP // 2)
+    assert file.metadata.num_row_groups == 2
+    assert writer.rows == 3 * (ROW_GROUP // 2)
+
+
+def test_sorted_columns_are_delta_packed_and_ids_plain(tmp_path: Path) -> None:
+    write_table(tmp_path, FLOW, flow(1000))
+    group = pq.ParquetFile(tmp_path / "flow" / "0.parquet").metadata.row_group(0)
+    encodings = {group.column(i).path_in_schema: group.column(i).encodings for i in range(group.num_columns)}
+    assert "DELTA_BINARY_PACKED" in encodings["seq"]
+    assert "PLAIN" in encodings["path"] and "RLE_DICTIONARY" not in encodings["path"]
+    assert group.column(0).compression == "ZSTD"
+
+
+def test_a_writer_that_fails_leaves_no_table(tmp_path: Path) -> None:
+    def interrupted() -> None:
+        with TableWriter(tmp_path, FLOW) as writer:
+            writer.write(flow(10))
+            raise RuntimeError("disk")
+
+    with pytest.raises(RuntimeError):
+        interrupted()
+    assert list((tmp_path / "flow").iterdir()) == []
+
+
+@pytest.mark.parametrize("name", sorted(TABLES))
+def test_every_column_is_documented_and_sort_keys_exist(name: str) -> None:
+    table = TABLES[name]
+    assert table.doc
+    names = [column.name for column in table.columns]
+    assert len(set(names)) == len(names)
+    assert set(table.sort) <= set(names)
+    assert all(column.doc for column in table.columns)
+
+
+@pytest.mark.parametrize("name", sorted(TABLES))
+def test_every_table_can_be_written_empty(tmp_path: Path, name: str) -> None:
+    assert write_table(tmp_path, TABLES[name], []) == 0
+    assert pq.read_table(tmp_path / name).num_rows == 0
