@@ -61,3 +61,12 @@ def test_every_column_is_documented_and_sort_keys_exist(name: str) -> None:
 def test_every_table_can_be_written_empty(tmp_path: Path, name: str) -> None:
     assert write_table(tmp_path, TABLES[name], []) == 0
     assert pq.read_table(tmp_path / name).num_rows == 0
+
+
+def test_the_documentation_page_is_made_from_these_schemas() -> None:
+    docs = Path(__file__).resolve().parents[2] / "docs"
+    space: dict[str, object] = {"__file__": str(docs / "make_tables.py"), "__name__": "make_tables"}
+    exec((docs / "make_tables.py").read_text(), space)
+    made = space["page"]
+    assert callable(made)
+    assert (docs / "tables.md").read_text() == made(), "run: python docs/make_tables.py"
