@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* See stream.h for what this guarantees. */
+#include "stream.h"
+#include "code_map.h"
+#include "process.h"
+#include "sideband.h"
+#include "syslog.h"
+#include "libvex_guest_amd64.h"
+
+enum {
+   SMALL_WINDOW = 1 << 16, LARGE_WINDOW = 1 << 20,
+   LARGE_FROM = 4 * SMALL_WINDOW,   /* a stream of this size gets large windows */
+   VOID_SIZE = 1 << 16,
+};
+
+#define TSC_PERIOD (1ULL << 21)     /* ticks: under a millisecond between two TSCs of a running thread */
+
+struct stream {
+   struct ptsoft_thread *thread;    /* its page; private memory when there is no room for one */
+   struct window page, trace;
+   struct syslog syslog;
+   UInt epoch;                      /* of the current slice */
+   ULong lost_reported;             /* bytes lost that a record tells of */
+};
+
+static struct stream_options options;
+static struct stream **streams;     /* by ThreadId */
+static Int *creators;               /* by ThreadId: tid of the thread that created it, 0 unknown */
+static struct stream *calling;      /* the stream whose system call is being made by the running thread */
+
+/* Where packets go that cannot be stored: nobody reads it. */
+static UChar nowhere[VOID_SIZE];
+
+#define KEEP_ORDER() __asm__ volatile("" ::: "memory")
+
+static struct ptsoft_thread *thread_of(struct pt_encoder *encoder)
+{
+   return (struct ptsoft_thread *)((UChar *)encoder - offsetof(struct ptsoft_thread, encoder));
+}
+
+static void write_nowhere(struct ptsoft_thread *thread)
+{
+   struct pt_encoder *encoder = &thread->encoder;
+
+   thread->hold = PTSOFT_VOID;
+   KEEP_ORDER();
+   encoder->start = encoder->pos = encoder->tnt_pos = nowhere;
+   encoder->limit = nowhere + VOID_SIZE - PT_OP_MAX;
+   encoder->window = thread->end;
+}
+
+/* Map the window with offset thread->end in it, and write on there. */
+static Bool write_on(struct stream *stream)
+{
+   struct ptsoft_thread *thread = stream->thread;
+   struct pt_encoder *encoder = &thread->encoder;
+   ULong offset = thread->end & ~(ULong)(PTSOFT_PAGE - 1);
+   SizeT size = thread->end < LARGE_FROM ? SMALL_WINDOW : LARGE_WINDOW;
+
+   if (size != stream->trace.size)
+      window_forget(&stream->trace);
+   if (!window_map(&stream->trace, offset, size))
+      return False;
+   encoder->start = stream->trace.base;
+   encoder->window = offset;
+   encoder->pos = encoder->tnt_pos = encoder->start + (thread->end - offset);
+   encoder->limit = encoder->start + size - PT_OP_MAX;
+   return True;
+}
+
+/* The window is full. The reader sees thread->end until the next one is in place. */
+static void refill(struct pt_encoder *encoder)
+{
+   struct ptsoft_thread *thread = thread_of(encoder);
+
+   if (thread->hold == PTSOFT_VOID) {
+      thread->lost += (ULong)(encoder->pos - encoder->start);
+      encoder->pos = encoder->tnt_pos = encoder->start;
+      return;
+   }
+   thread->end = pt_offset(encoder);
+   KEEP_ORDER();
+   thread->hold = PTSOFT_SWITCHING;
+   KEEP_ORDER();
+   if (!write_on(thread->stream_object)) {
+      write_nowhere(thread);
+      return;
+   }
+   KEEP_ORDER();
+   thread->hold = PTSOFT_WRITING;
+}
+
+void stream_init(struct stream_options chosen)
+{
+   options = chosen;
+   streams = VG_(calloc)("ptsoft.streams", VG_N_THREADS, sizeof *streams);
+   creators = VG_(calloc)("ptsoft.creators", VG_N_THREADS, sizeof *creators);
+}
+
+UInt stream_slot(void)
+{
+   return (sizeof(VexGuestAMD64State) + 15) & ~15u; /* first word of the first shadow state */
+}
+
+static void begin_slice(struct stream *stream)
+{
+   struct ptsoft_thread *thread = stream->thread;
+
+   stream->epoch = code_map_epoch();
+   sideband_put(PTSOFT_SLICE, (struct sideband_values){ {
+      thread->stream, pt_offset(&thread->encoder), stream->epoch } }, NULL);
+   pt_psb(&thread->encoder, 0);
+}
+
+static void open_page(struct stream *stream, UInt number)
+{
+   stream->thread = process_thread_page(&stream->page, number);
+   if (stream->thread == NULL) {
+      process_state()->streams_lost++;
+      stream->thread = VG_(calloc)("ptsoft.thread", 1, sizeof *stream->thread);
+   }
+}
+
+static struct stream *begin(ThreadId tid)
+{
+   struct stream *stream = VG_(calloc)("ptsoft.stream", 1, sizeof *stream);
+   UInt number = (UInt)process_state()->streams++;
+   struct ptsoft_thread *thread;
+
+   open_page(stream, number);
+   thread = stream->thread;
+   thread->stream = number;
+   thread->tid = (UInt)VG_(gettid)();
+   thread->creator = (UInt)creators[tid];
+   thread->tsc_begin = time_stamp();
+   thread->logging = options.log;
+   thread->stream_object = stream;
+   thread->state = PTSOFT_LIVE;
+   syslog_init(&stream->syslog, number);
+   process_file_name(stream->trace.name, (Int)number, "pt");
+   pt_encoder_init(&thread->encoder, nowhere, nowhere, options.psb_period, options.compress, refill);
+   if (stream->page.base == NULL || !write_on(stream))
+      write_nowhere(thread);
+   KEEP_ORDER();
+   thread->magic = PTSOFT_THREAD_MAGIC;
+   sideband_hold();
+   sideband_put(PTSOFT_THREAD, (struct sideband_values){ { number, thread->tid, thread->creator } }, NULL);
+   begin_slice(stream);
+   sideband_release();
+   return stream;
+}
+
+/* The instruction at `ip` was logged but does not complete before the interruption: it will be logged again. */
+static void unlog(struct ptsoft_thread *thread, ULong ip, Bool fault)
+{
+   if (thread->log_ip != 0 && thread->log_ip == ip && (fault || !thread->log_branch)) {
+      thread->instructions = thread->log_instructions;
+      thread->hash = thread->log_hash;
+   }
+   thread->log_ip = 0;
+}
+
+static void interrupt(struct ptsoft_thread *thread, ULong ip, Bool fault)
+{
+   unlog(thread, ip, fault);
+   pt_disable_at(&thread->encoder, ip);
+}
+
+static void report_lost(struct stream *stream)
+{
+   struct ptsoft_thread *thread = stream->thread;
+
+   sideband_put(PTSOFT_LOST, (struct sideband_values){ {
+      thread->stream, thread->end, thread->lost - stream->lost_reported } }, NULL);
+   stream->lost_reported = thread->lost;
+}
+
+/* Packets went nowhere: try to store again, from a PSB on. */
+static void recover(struct stream *stream)
+{
+   struct ptsoft_thread *thread = stream->thread;
+   struct pt_encoder *encoder = &thread->encoder;
+   UChar rest[PT_TNT_MAX];
+   ULong lost = (ULong)(encoder->pos - encoder->start) + pt_tnt_encode(encoder->tnt, rest);
+
+   if (stream->page.base == NULL || !write_on(stream))
+      return;
+   thread->lost += lost;
+   encoder->tnt = PT_TNT_EMPTY;
+   encoder->enabled = 0;
+   KEEP_ORDER();
+   thread->hold = PTSOFT_WRITING;
+   report_lost(stream);
+   begin_slice(stream);
+}
+
+void stream_enter(ThreadId tid)
+{
+   struct stream *stream = streams[tid];
+   struct pt_encoder *encoder;
+   UWord pointer;
+   Addr ip = VG_(get_IP)(tid);
+
+   if (stream == NULL)
+      stream = streams[tid] = begin(tid);
+   encoder = &stream->thread->encoder;
+   pointer = (UWord)encoder;
+   VG_(set_shadow_regs_area)(tid, 1, 0, sizeof pointer, (const UChar *)&pointer);
+   syslog_restarted(&stream->syslog);
+   if (stream->thread->hold == PTSOFT_VOID)
+      recover(stream);
+   if (stream->epoch != code_map_epoch()) {
+      interrupt(stream->thread, ip, False);
+      begin_slice(stream);
+   } else if (encoder->enabled && pt_psb_due(encoder)) {
+      pt_psb(encoder, ip);
+   } else if (encoder->enabled && time_stamp() - encoder->last_tsc > TSC_PERIOD) {
+      pt_time(encoder);
+   }
+   pt_enable(encoder, ip);
+}
+
+void stream_created(ThreadId child)
+{
+   creators[child] = VG_(gettid)();
+}
+
+void stream_interrupt(ThreadId tid, Bool fault)
+{
+   if (streams[tid] != NULL)
+      interrupt(streams[tid]->thread, VG_(get_IP)(tid), fault);
+}
+
+void stream_syscall(ThreadId tid, UInt number, const UWord args[6])
+{
+   struct stream *stream = streams[tid];
+
+   if (stream == NULL)
+      return;
+   syslog_enter(&stream->syslog, VG_(get_IP)(tid) - 2, number, args, pt_offset(&stream->thread->encoder));
+   KEEP_ORDER();
+   stream->thread->syscalls = stream->syslog.calls;
+   stream->thread->syscalls_lost = stream->syslog.lost;
+   calling = stream;
+}
+
+void stream_syscall_done(ThreadId tid, SysRes result)
+{
+   calling = NULL;
+   if (streams[tid] != NULL)
+      syslog_exit(&streams[tid]->syslog, result);
+}
+
+void stream_syscall_asked(const void *guest_state, UWord number, const UWord args[6])
+{
+   struct stream *stream = calling;
+
+   if (guest_state != NULL) { /* without the big lock: `calling` may be another thread's */
+      struct pt_encoder *encoder = *(struct pt_encoder *const *)((const UChar *)guest_state + stream_slot());
+
+      stream = thread_of(encoder)->stream_object;
+   }
+   if (stream != NULL)
+      syslog_asked(&stream->syslog, number, args);
+}
+
+static void end(struct stream *stream)
+{
+   struct ptsoft_thread *thread = stream->thread;
+
+   if (thread->hold == PTSOFT_VOID) {
+      thread->lost += (ULong)(thread->encoder.pos - thread->encoder.start);
+      thread->encoder.pos = thread->encoder.start;
+      report_lost(stream);
+   } else {
+      thread->end = pt_offset(&thread->encoder);
+   }
+   thread->tsc_end = time_stamp();
+   thread->state = PTSOFT_ENDED;
+   sideband_put(PTSOFT_THREAD_EXIT, (struct sideband_values){ { thread->stream, thread->tid, thread->end } }, NULL);
+   syslog_deinit(&stream->syslog);
+   window_close(&stream->trace, thread->end);
+   if (thread->hold != PTSOFT_VOID)
+      thread->hold = PTSOFT_SWITCHING; /* `end` holds */
+   thread->encoder.tnt = PT_TNT_EMPTY;
+   if (stream->page.base != NULL)
+      window_forget(&stream->page);
+   else
+      VG_(free)(thread);
+   if (calling == stream)
+      calling = NULL;
+   VG_(free)(stream);
+}
+
+void stream_end(ThreadId tid)
+{
+   struct stream *stream = streams[tid];
+
+   if (stream == NULL)
+      return;
+   interrupt(stream->thread, VG_(get_IP)(tid), False);
+   end(stream);
+   streams[tid] = NULL;
+}
+
+void stream_end_all(void)
+{
+   UInt tid;
+
+   for (tid = 0; tid < VG_N_THREADS; tid++)
+      stream_end(tid);
+}
+
+void stream_forked(void)
+{
+   UInt tid;
+
+   calling = NULL;
+   for (tid = 0; tid < VG_N_THREADS; tid++) {
+      struct stream *stream = streams[tid];
+
+      if (stream == NULL)
+         continue;
+      syslog_forget(&stream->syslog);
+      window_forget(&stream->trace);
+      if (stream->page.base != NULL)
+         window_forget(&stream->page);
+      else
+         VG_(free)(stream->thread);
+      VG_(free)(stream);
+      streams[tid] = NULL;
+      creators[tid] = 0;
+   }
+}
+
+void stream_log(struct pt_encoder *encoder, ULong ip, ULong branch)
+{
+   struct ptsoft_thread *thread = thread_of(encoder);
+
+   if (ip == thread->log_ip && !branch) /* a string instruction going on */
+      return;
+   thread->log_instructions = thread->instructions;
+   thread->log_hash = thread->hash;
+   thread->log_ip = ip;
+   thread->log_branch = branch;
+   thread->instructions++;
+   thread->hash = (thread->hash ^ ip) * 0x9E3779B97F4A7C15ULL;
+   thread->hash ^= thread->hash >> 29;
+}
+
+void stream_far(struct pt_encoder *encoder)
+{
+   pt_disable(encoder);
+   thread_of(encoder)->log_ip = 0;
+}
