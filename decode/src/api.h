@@ -258,4 +258,36 @@ struct ptd_expansion {
  */
 int64_t ptd_hash_flow(const struct ptd_expansion *tables, const int32_t *flow, size_t count, uint64_t *hash);
 
+/* ---- source lines ---- */
+
+/* The sections line tables live in; a missing one has size 0. */
+struct ptd_line_sections {
+    const uint8_t *line; /* .debug_line */
+    size_t line_size;
+    const uint8_t *strings; /* .debug_str */
+    size_t strings_size;
+    const uint8_t *line_strings; /* .debug_line_str */
+    size_t line_strings_size;
+    size_t max_rows; /* read no more rows than this */
+};
+
+/* Rows of all line tables in file order; `file` indexes `file_starts`, -1 unknown. */
+struct ptd_lines {
+    size_t count;
+    uint64_t *address;
+    int32_t *file;
+    int32_t *line;
+    uint8_t *end; /* the row ends a sequence: its address is the first byte after it */
+    size_t file_count;
+    size_t *file_starts; /* of NUL-terminated paths in `names` */
+    char *names;
+    size_t names_size;
+    size_t bad_units; /* tables that were malformed and given up where they were */
+    uint8_t full;     /* max_rows was reached */
+};
+
+/* Read DWARF 2 to 5 line tables. Returns 0 or -ENOMEM; whatever is malformed is counted, not an error. */
+int ptd_lines_read(const struct ptd_line_sections *sections, struct ptd_lines **ret);
+void ptd_lines_destroy(struct ptd_lines *lines);
+
 #endif

@@ -267,7 +267,7 @@ static void fail(struct ptd_decoder *decoder, struct ptd_rows *rows, int reason,
 }
 
 /* A PSB passed since the last look cuts the run: from there on the trace could be decoded on its own. */
-static bool passed_psb(struct ptd_decoder *decoder)
+static inline bool passed_psb(struct ptd_decoder *decoder)
 {
     uint64_t sync;
     if (pt_blk_get_sync_offset(decoder->libipt, &sync) < 0 || sync == decoder->sync)
@@ -297,7 +297,9 @@ static int run_blocks(struct ptd_decoder *decoder, struct ptd_rows *rows, int st
                 return 0;
             *ip = status == -pte_nomap ? end_of(decoder, hit->block) : block.end_ip;
             bool full = append(decoder, hit);
-            if (passed_psb(decoder) || full) {
+            /* packets were read, a PSB among them perhaps, only if the block's last branch used one */
+            bool psb = decoder->without_packet == 0 && passed_psb(decoder);
+            if (full || psb) {
                 *error = cut(decoder, rows);
                 note_time(decoder, rows);
                 if (*error < 0 || !ptd_rows_have_room(rows))

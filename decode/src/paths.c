@@ -101,7 +101,7 @@ static int grow_table(struct ptd_paths *paths)
     if (!table)
         return -ENOMEM;
     for (size_t i = 0; i < paths->count; i++) {
-        uint64_t slot = paths->hashes[i] & mask;
+        uint64_t slot = ptd_mix(paths->hashes[i]) & mask;
         while (table[slot])
             slot = (slot + 1) & mask;
         table[slot] = (uint32_t)i + 1;
@@ -155,7 +155,7 @@ static int find_or_add(struct ptd_paths *paths, const struct ptd_run *run, const
         if (error < 0)
             return error;
     }
-    uint64_t slot = run->hash & paths->table_mask;
+    uint64_t slot = ptd_mix(run->hash) & paths->table_mask;
     for (; paths->table[slot]; slot = (slot + 1) & paths->table_mask) {
         if (same(paths, paths->table[slot] - 1, run)) {
             *ret = (int32_t)(paths->table[slot] - 1);
@@ -173,7 +173,7 @@ static int find_or_add(struct ptd_paths *paths, const struct ptd_run *run, const
 int ptd_paths_intern(struct ptd_paths *paths, const struct ptd_run *run, const int32_t *instructions,
                      const int8_t *last, int32_t *ret)
 {
-    int32_t *cached = &paths->cache[run->hash >> (64 - PATH_CACHE_BITS)];
+    int32_t *cached = &paths->cache[ptd_mix(run->hash) >> (64 - PATH_CACHE_BITS)];
     if (*cached >= 0 && same(paths, (size_t)*cached, run)) {
         *ret = *cached;
         return 0;

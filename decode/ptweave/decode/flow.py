@@ -30,8 +30,8 @@ from ptweave.decode import gaps
 from ptweave.decode._ipt import ffi, lib
 from ptweave.decode.columns import array, coded, times
 from ptweave.decode.images import Code, Mapping
+from ptweave.decode.naming import Naming
 from ptweave.decode.plan import Slice, Thread, plan
-from ptweave.decode.symbols import Symbols
 
 FLOW_ROWS = schemas.ROW_GROUP
 """Rows of flow in a step: one row group."""
@@ -170,30 +170,29 @@ class _Decode:
     def _slice(self, thread: Thread, totals: Totals, part: Slice, packets: mmap.mmap,
                moved: Callable[[int], None]) -> None:
         space, missing = self.sections.space(part.space, part.epoch)
-        whole = ffi.from_buffer("uint8_t[]", packets)
-        where = ffi.new("struct ptd_slice *", {"packets": whole + part.begin, "size": part.end - part.begin,
-                                               "offset": part.begin, "seq": totals.seq, "tsc": totals.tsc})
-        made = ffi.new("struct ptd_decoder **")
-        _check(lib.ptd_decoder_create(self.tables, space, self.cpu, where, made), thread)
-        decoder = _own(made[0], lib.ptd_decoder_destroy)
         progress = ffi.new("struct ptd_progress *")
-        more = 1
-        while more:
-            rows = _own(lib.ptd_rows_create(FLOW_ROWS), lib.ptd_rows_destroy)
-            more = _check(lib.ptd_decoder_step(decoder, rows), thread)
-            self._write(thread.number, totals, rows, missing)
-            lib.ptd_decoder_progress(decoder, progress)
-            done = part.begin + progress.offset
-            moved(done)
-            # what is behind us need not count as our memory any more
-            if hasattr(packets, "madvise") and done > mmap.PAGESIZE:
-                packets.madvise(mmap.MADV_DONTNEED, 0, done // mmap.PAGESIZE * mmap.PAGESIZE)
+        with ffi.from_buffer("uint8_t[]", packets) as whole:
+            where = ffi.new("struct ptd_slice *", {
+                "packets": whole + part.begin, "size": part.end - part.begin, "offset": part.begin,
+                "seq": totals.seq, "tsc": totals.tsc})
+            made = ffi.new("struct ptd_decoder **")
+            _check(lib.ptd_decoder_create(self.tables, space, self.cpu, where, made), thread)
+            decoder = _own(made[0], lib.ptd_decoder_destroy)
+            more = 1
+            while more:
+                rows = _own(lib.ptd_rows_create(FLOW_ROWS), lib.ptd_rows_destroy)
+                more = _check(lib.ptd_decoder_step(decoder, rows), thread)
+                self._write(thread.number, totals, rows, missing)
+                lib.ptd_decoder_progress(decoder, progress)
+                done = part.begin + progress.offset
+                moved(done)
+                if done > mmap.PAGESIZE:  # what is behind us need not count as our memory any more
+                    packets.madvise(mmap.MADV_DONTNEED, 0, done // mmap.PAGESIZE * mmap.PAGESIZE)
         totals.seq, totals.tsc = progress.seq, progress.tsc
         totals.instructions += progress.instructions
         totals.branches += progress.branches
         if totals.first_block is None and progress.first_block >= 0:
             totals.first_block = progress.first_block
-        ffi.release(whole)
 
     def _write(self, thread: int, totals: Totals, rows: Any, missing: list[Mapping]) -> None:
         """Write a step's rows; the arrays share the rows' memory."""
@@ -240,7 +239,7 @@ class _Decode:
             "length": array(self.tables, view.length, n, pa.int32()),
             "instructions": array(self.tables, view.instructions, n, pa.int32())}, schema=schemas.PATHS.schema))
         blocks = self._blocks()
-        names = Symbols(code).describe(blocks["image"].to_numpy(), blocks["offset"].to_numpy())
+        names = Naming(code).columns(blocks["image"].to_numpy(), blocks["offset"].to_numpy())
         write_table(bundle.tables, schemas.BLOCKS, pa.table({**blocks, **names}).cast(schemas.BLOCKS.schema))
 
     def _blocks(self) -> dict[str, pa.Array]:
