@@ -124,8 +124,8 @@ def _rank(symbols: Table) -> npt.NDArray[np.int64]:
     """How good a name is, 0 best: functions before labels, global before weak before local."""
     binding = symbols["info"] >> 4
     label = (symbols["info"] & 15) == STT_NOTYPE
-    rank = np.where(binding == STB_GLOBAL, 0, np.where(binding == STB_WEAK, 1, 2)) + 3 * label
-    return rank.astype(np.int64)
+    rank: npt.NDArray[np.int64] = np.where(binding == STB_GLOBAL, 0, np.where(binding == STB_WEAK, 1, 2)) + 3 * label
+    return rank
 
 
 # --- PLT ----------------------------------------------------------------------------------------------------------
