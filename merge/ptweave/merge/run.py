@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import html
 import os
 import tempfile
@@ -60,26 +61,23 @@ class Result:
         self.columns: list[str] = list(relation.columns) if relation is not None else []
         self.types: list[str] = [str(kind) for kind in relation.types] if relation is not None else []
 
-    def batches(self, rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
-        """Arrow batches, streaming. Raises BadInput when the query fails on its way."""
+    def stream(self, rows: int = BATCH_ROWS) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        """The Arrow schema, and batches of at most `rows` rows as they are computed.
+
+        Raises BadInput, then or on the way, when the query fails.
+        """
         if self._relation is None:
-            return
-        try:
-            with self._relation.to_arrow_reader(rows) as reader:
-                yield from reader
-        except duckdb.Error as error:
-            raise sql_error(error) from error
-        except pa.ArrowException as error:
-            raise BadInput(f"failed ({_one_line(str(error))})", where=_QUERY, remedy="correct the query") from error
+            return pa.schema([]), iter(())
+        with _query_errors():
+            reader = self._relation.to_arrow_reader(rows)
+        return reader.schema, _read(reader)
 
     def arrow(self) -> pa.Table:
         """All rows as an Arrow table."""
         if self._relation is None:
             return pa.table({})
-        try:
+        with _query_errors():
             table: pa.Table = self._relation.to_arrow_table()
-        except duckdb.Error as error:
-            raise sql_error(error) from error
         return table
 
     def pandas(self) -> pandas.DataFrame:
@@ -104,7 +102,7 @@ class Result:
         return list(self)
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        for batch in self.batches():
+        for batch in self.stream()[1]:
             columns = [column.to_pylist() for column in batch.columns]
             yield from zip(*columns, strict=True)
 
@@ -314,6 +312,27 @@ def _leaf(metadata: pq.FileMetaData, column: str) -> int:
 
 def _one_line(text: str) -> str:
     return " ".join(text.split())
+
+
+@contextlib.contextmanager
+def _query_errors() -> Iterator[None]:
+    """Errors of a running query as ours."""
+    try:
+        yield
+    except duckdb.Error as error:
+        raise sql_error(error) from error
+    except (pa.ArrowException, OSError) as error:
+        raise BadInput(f"failed ({_one_line(str(error))})", where=_QUERY, remedy="correct the query") from error
+
+
+def _read(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    with reader:
+        while True:
+            with _query_errors():
+                batch = next(iter(reader), None)
+            if batch is None:
+                return
+            yield batch
 
 
 def _with_place(cursor: duckdb.DuckDBPyConnection, query: str, params: tuple[object, ...],

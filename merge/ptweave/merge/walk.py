@@ -54,13 +54,12 @@ class Folds:
 class Walker:
     """Walks one thread after the other. Owns the tree of call stacks; the program must outlive it."""
 
-    def __init__(self, program: Program, *, calls: bool, max_stacks: int = MAX_STACKS,
-                 max_depth: int = MAX_DEPTH, where: str = "flow") -> None:
+    def __init__(self, program: Program, *, calls: bool, where: str = "flow") -> None:
         self._program = program
         self._where = where
         self._tree, self._walk = ffi.NULL, ffi.NULL
         tree, walk = ffi.new("struct ptm_tree **"), ffi.new("struct ptm_walk **")
-        check(lib.ptm_tree_create(max_stacks, max_depth, tree), where)
+        check(lib.ptm_tree_create(MAX_STACKS, MAX_DEPTH, tree), where)
         self._tree = tree[0]
         try:
             check(lib.ptm_walk_create(program.handle, self._tree, calls, walk), where)
