@@ -243,7 +243,8 @@ class Spool:
             self._row(space, SidebandKind.THREAD_EXIT, record.tsc, tid=stream.tid, thread=stream.thread)
             self._tasks.exit(space.pid, stream.tid, record.tsc)
         row["thread"] = stream.thread
-        stream.places.append((record.value[1], row))
+        offset = record.value[2] if record.kind is Kind.THREAD_EXIT else record.value[1]
+        stream.places.append((offset, row))
 
     # --- finishing --------------------------------------------------------------------------------------------
 
