@@ -11,7 +11,6 @@
 #include "anon_code.h"
 #include "code_map.h"
 #include "insn_class.h"
-#include "put_order.h"
 #include "stream.h"
 
 enum {
@@ -23,7 +22,6 @@ static struct instrument_options options;
 
 struct block {
    IRSB *in, *out;
-   struct put_order puts;
    Int ip_offset;          /* of rip in the guest state */
    Addr ip;                /* the current instruction */
    UInt size;
@@ -179,9 +177,8 @@ static Bool may_divide(const IRStmt *statement)
    }
 }
 
-static void begin_instruction(struct block *block, IRStmt *mark, Int at)
+static void begin_instruction(struct block *block, IRStmt *mark)
 {
-   put_order_instruction(&block->puts, block->in, at + 1);
    block->ip = mark->Ist.IMark.addr;
    block->size = mark->Ist.IMark.len;
    block->branched = False;
@@ -207,7 +204,6 @@ static void end_block(struct block *block)
 {
    IRExpr *encoder, *next = block->in->next;
 
-   put_order_flush(&block->puts);
    if (ends_in_fault(block->in->jumpkind))
       return;
    switch (block->insn.class) {
@@ -249,15 +245,13 @@ static void end_instruction(struct block *block, Addr next)
       emit_call(block, block->ip + block->size);
 }
 
-static void emit_statement(struct block *block, IRStmt *statement, Int at)
+static void emit_statement(struct block *block, IRStmt *statement)
 {
    if (may_divide(statement))
       addStmtToIRSB(block->out, IRStmt_Put(block->ip_offset, constant(block->ip)));
-   if (statement->tag == Ist_Exit) {
-      put_order_flush(&block->puts);
+   if (statement->tag == Ist_Exit)
       emit_side_exit(block, statement);
-   }
-   put_order_emit(&block->puts, statement, at);
+   addStmtToIRSB(block->out, statement);
 }
 
 IRSB *instrument_block(VgCallbackClosure *closure, IRSB *in, const VexGuestLayout *layout,
@@ -273,19 +267,17 @@ IRSB *instrument_block(VgCallbackClosure *closure, IRSB *in, const VexGuestLayou
       anon_code_translated(closure->nraddr, (const UChar *)closure->readdr, extents->len[0]);
    else
       code_map_translated(extents->base[0], extents->len[0]);
-   put_order_init(&block.puts, block.out);
    for (; i < in->stmts_used && in->stmts[i]->tag != Ist_IMark; i++)
       addStmtToIRSB(block.out, in->stmts[i]);
    for (; i < in->stmts_used; i++) {
       IRStmt *statement = in->stmts[i];
 
       if (statement->tag == Ist_IMark) {
-         put_order_flush(&block.puts);
          if (block.size > 0)
             end_instruction(&block, statement->Ist.IMark.addr);
-         begin_instruction(&block, statement, i);
+         begin_instruction(&block, statement);
       } else if (statement->tag != Ist_NoOp) {
-         emit_statement(&block, statement, i);
+         emit_statement(&block, statement);
       }
    }
    end_block(&block);

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* See put_order.h. The IR comes in flat: operands are temporaries or constants. */
+/* See put_order.h. The IR comes in flat: operands are temporaries or constants. Memory is VEX's, for one block. */
 #include "put_order.h"
 #include "libvex_guest_amd64.h"
 
-void put_order_init(struct put_order *order, IRSB *out)
-{
-   order->out = out;
-   order->last_access = -1;
-   order->held = 0;
-}
+enum { PUTS_HELD = 24 };
+
+struct put_order {
+   IRSB *out;
+   Int last_access;           /* index of the instruction's last access to memory; -1 none */
+   UInt held;
+   IRStmt *puts[PUTS_HELD];
+};
 
 static Bool accesses_memory(const IRStmt *statement)
 {
@@ -24,11 +26,11 @@ static Bool accesses_memory(const IRStmt *statement)
    }
 }
 
-void put_order_instruction(struct put_order *order, const IRSB *in, Int first)
+/* An instruction begins: its statements are in->stmts[first] to the next IMark or the end. */
+static void begin_instruction(struct put_order *order, const IRSB *in, Int first)
 {
    Int i;
 
-   put_order_flush(order);
    order->last_access = -1;
    for (i = first; i < in->stmts_used && in->stmts[i]->tag != Ist_IMark; i++)
       if (accesses_memory(in->stmts[i]))
@@ -105,7 +107,7 @@ static IRExpr *widened(IRSB *out, IRExpr *low)
    }
 }
 
-void put_order_flush(struct put_order *order)
+static void flush(struct put_order *order)
 {
    UInt i;
 
@@ -133,15 +135,31 @@ static Bool is_held(const struct put_order *order, const IRStmt *statement, Int 
    return at < order->last_access || is_zero_vector(statement) || order->held > 0;
 }
 
-void put_order_emit(struct put_order *order, IRStmt *statement, Int at)
+static void emit(struct put_order *order, IRStmt *statement, Int at)
 {
    if (order->held > 0 && needs_registers(order, statement))
-      put_order_flush(order);
+      flush(order);
    if (is_held(order, statement, at) && order->held < PUTS_HELD) {
       order->puts[order->held++] = statement;
       return;
    }
    if (statement->tag == Ist_Put)
-      put_order_flush(order); /* keep the order of writes */
+      flush(order); /* keep the order of writes */
    addStmtToIRSB(order->out, statement);
+}
+
+IRSB *put_order(const IRSB *in)
+{
+   struct put_order order = { .out = deepCopyIRSBExceptStmts(in), .last_access = -1 };
+   Int i;
+
+   for (i = 0; i < in->stmts_used; i++) {
+      if (in->stmts[i]->tag == Ist_IMark) {
+         flush(&order);
+         begin_instruction(&order, in, i + 1);
+      }
+      emit(&order, in->stmts[i], i);
+   }
+   flush(&order);
+   return order.out;
 }

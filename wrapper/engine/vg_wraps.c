@@ -5,6 +5,7 @@
  */
 #include "vg_core.h"
 #include "code_map.h"
+#include "put_order.h"
 #include "stream.h"
 #include "libvex.h"
 #include "libvex_guest_amd64.h"
@@ -58,6 +59,21 @@ VexTranslateResult __wrap_LibVEX_Translate(VexTranslateArgs *args)
    valgrinds_self_check = args->needs_self_check;
    args->needs_self_check = self_check;
    return __real_LibVEX_Translate(args);
+}
+
+/* VEX's optimiser: register writes are put in order before it. */
+typedef IRExpr *spec_fn(const HChar *helper, IRExpr **args, IRStmt **before, Int count);
+typedef Bool precise_fn(Int low, Int high, VexRegisterUpdates updates);
+
+extern IRSB *__real_do_iropt_BB(IRSB *block, spec_fn *spec, precise_fn *precise, VexRegisterUpdates updates,
+                                Addr addr, VexArch arch);
+extern IRSB *__wrap_do_iropt_BB(IRSB *block, spec_fn *spec, precise_fn *precise, VexRegisterUpdates updates,
+                                Addr addr, VexArch arch);
+
+IRSB *__wrap_do_iropt_BB(IRSB *block, spec_fn *spec, precise_fn *precise, VexRegisterUpdates updates, Addr addr,
+                         VexArch arch)
+{
+   return __real_do_iropt_BB(put_order(block), spec, precise, updates, addr, arch);
 }
 
 extern SysRes __real_vgPlain_do_syscall(UWord number, RegWord a1, RegWord a2, RegWord a3, RegWord a4, RegWord a5,
