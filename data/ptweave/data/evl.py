@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """`dependence/<thread>.evl`: the event list of one thread, as libtthread logged it.
 
-Little-endian; a 64-byte header, then records back to back, each a multiple of 8 bytes long:
+Little-endian; a 64-byte header, then records back to back, each a multiple of 8 bytes long. A thread that execs
+begins a new section: a header again (its magic stands where a record's size would), then the new image's records.
 
     header   u64 magic "PTWEVL1\\0"; u32 pid, tid; i32 thread; u32 flags; u64 tsc (thread's start);
              u64 marker (address of the marker function); u64 start_routine (0 for a main thread); u64 lost; u64 0
@@ -9,19 +10,47 @@ Little-endian; a 64-byte header, then records back to back, each a multiple of 8
              u64 object; i64 result; u64 object_version; u64 argument; u64 stack[frames] (innermost first)
 
 `operation` is an `Operation`. Every record is the beginning of a thunk. `object_version` counts the releases of the
-object: for a release the version it made, for an acquire the version it saw (it joins all releases up to that one).
-`argument` depends on the operation: the mutex of a condition wait; for create, join and start the tid of the other
-thread; the barrier's count for barrier_wait (with bit 63 set in the thread that got PTHREAD_BARRIER_SERIAL_THREAD).
-`lost` counts records that had no room.
+object: for a release the version it made, for an acquire the version it saw (it joins all releases up to that one);
+0 when there is none, or the object found no place in the process's table.
+`flags`: bits 0–7 the kind of handshake (`ptweave.data.handshake.Hello`), bits 8–31 the process image's number in the
+run: objects, versions and serials below mean the same within one image.
+`lost` counts records that had no room. Bit 0 of a record's `size` is set while it is being written: a record that
+still has it was never finished, and its content means nothing.
+
+`result` is 0 or the error number (errno for semaphores); the child's pid or −errno for fork; −1 for
+PTHREAD_BARRIER_SERIAL_THREAD. `stack` holds return addresses; of a frame that a signal interrupted, one more than the
+interrupted address, so that every element less one lies in the instruction that was left.
+
+What `object`, `object_version` and `argument` are, where that is not the object, its version and 0:
+
+| operation | object | object_version | argument |
+|---|---|---|---|
+| start | pthread_t (0: a process or fork child) | serial of the create or fork that made it (0 unknown) | tid of its creator |
+| create | pthread_t | serial given to the new thread (0 failed) | tid of the new thread (0 unknown) |
+| join, detach | pthread_t | join: serial of the thread joined | tid of that thread |
+| exit | pthread_t | the thread's own serial | |
+| fork | 0 | serial of the fork (0 failed) | pid of the child (0 unknown) |
+| cond_wait, cond_timedwait | the condition | its version | the mutex |
+| cond_wait_begin, cond_relock | the mutex | its version | the condition |
+| barrier_arrive, barrier_wait | the barrier | arrivals up to then | its count (0 unknown); barrier_wait: bit 63 set in the thread that got PTHREAD_BARRIER_SERIAL_THREAD |
+
+A barrier's versions begin a generation at a multiple of its count: (version − 1) // count numbers it.
 """
 
 from __future__ import annotations
 
+import struct
 from enum import IntEnum
 
 EVL_MAGIC = b"PTWEVL1\0"
 EVL_HEADER_SIZE = 64
 EVL_RECORD_SIZE = 56  # without the stack
+EVL_MAX_FRAMES = 64
+EVL_OPEN = 1  # bit of a record's size: begun and not finished
+EVL_HEADER = struct.Struct("<8sIIiIQQQQQ")
+EVL_LOST_OFFSET = 48  # of `lost` in the header
+EVL_RECORD = struct.Struct("<IHHQQQqQQ")
+BARRIER_SERIAL = 1 << 63
 
 
 class Operation(IntEnum):
@@ -58,3 +87,4 @@ class Operation(IntEnum):
     BARRIER_ARRIVE = 29  # publishes the clock on the way into a barrier
     FORK = 30
     DETACH = 31
+    COND_RELOCK = 32  # acquires the mutex on the way out of a condition wait

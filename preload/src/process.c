@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The process's own handshakes: in the constructor, in fork children, and for threads on the process's connection.
+ *
+ * What happens without an answer: no supervisor, or one that hung up or refused: one line, and the process goes on
+ * untraced. One that is there and does not answer in time: one line and exit status 3, because a run that was asked to
+ * be traced must not silently be less.
+ *
+ * Fork: the child handler runs while the child has one thread; it makes a connection and lists of its own. Children
+ * that do not run fork handlers (_Fork, raw clone) find *ptw_live wiped and are not traced; children that share memory
+ * (vfork, posix_spawn) log as the thread that made them, which waits meanwhile.
+ */
+#define _GNU_SOURCE
+#include "process.h"
+
+#include "real.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+
+struct ptw_process ptw_process;
+
+static pthread_key_t end_key;
+
+enum { LAST_ROUND = 4 }; /* PTHREAD_DESTRUCTOR_ITERATIONS: later destructors may still log until then */
+
+static void give_up(const char *line)
+{
+	__atomic_store_n(&ptw_process.traced, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(ptw_live, 0, __ATOMIC_RELAXED);
+	ptw_say(line);
+}
+
+/* Act on what came of a handshake. True: go. */
+static bool settle(enum ptw_outcome outcome)
+{
+	switch (outcome) {
+	case PTW_GO:
+		return true;
+	case PTW_REFUSED:
+		give_up("the supervisor refused this process: it goes on untraced");
+		return false;
+	case PTW_GONE:
+		give_up("the supervisor is gone: this process goes on untraced");
+		return false;
+	case PTW_TIMEOUT:
+		break;
+	}
+	ptw_say("the supervisor does not answer: ending the program rather than running it untraced");
+	PTW_SYS(SYS_exit_group, 3, 0, 0, 0, 0, 0);
+	__builtin_unreachable();
+}
+
+static struct ptw_hello hello_of(enum ptw_hello_kind kind, uint64_t start_routine)
+{
+	return (struct ptw_hello){
+		.kind = (uint16_t)kind,
+		.pid = (uint32_t)ptw_getpid(),
+		.tid = (uint32_t)ptw_gettid(),
+		.tsc = ptw_tsc(),
+		.list = ptw_list_index(&ptw_self.writer),
+		.start_routine = start_routine,
+		.marker = (uint64_t)&ptweave_mark,
+	};
+}
+
+static void lock_handshakes(void)
+{
+	uint32_t state = 0;
+	if (__atomic_compare_exchange_n(&ptw_process.lock, &state, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+		return;
+	while (__atomic_exchange_n(&ptw_process.lock, 2, __ATOMIC_ACQUIRE) != 0)
+		ptw_futex_wait(&ptw_process.lock, 2, 1000000000);
+}
+
+static void unlock_handshakes(void)
+{
+	if (__atomic_exchange_n(&ptw_process.lock, 0, __ATOMIC_RELEASE) == 2)
+		ptw_futex_wake(&ptw_process.lock, 1);
+}
+
+static enum ptw_outcome shake_as_thread(uint64_t start_routine)
+{
+	struct ptw_hello hello = hello_of(PTW_HELLO_THREAD, start_routine);
+	if (!ptw_peer_intact(&ptw_process.peer)) { /* the program closed what it did not open: make another */
+		ptw_peer_deinit(&ptw_process.peer);
+		int made = ptw_peer_init(&ptw_process.peer);
+		if (made < 0)
+			return made == -ETIMEDOUT ? PTW_TIMEOUT : PTW_GONE;
+	}
+	return ptw_shake_hands(&ptw_process.peer, &hello, -1);
+}
+
+void ptw_thread_attach(uint64_t serial, uint64_t start_routine)
+{
+	uint64_t mask;
+	ptw_block_signals(&mask);
+	if (ptw_self.state == PTW_THREAD_NEW) {
+		ptw_self.state = PTW_THREAD_UNTRACED;
+		ptw_self.serial = serial;
+		ptw_self.top = (uint64_t)pthread_self(); /* the TCB lies at the end of the stack */
+		ptw_writer_init(&ptw_self.writer, ptw_process.lists, (uint32_t)ptw_gettid(), serial,
+				ptw_process.peer.socket);
+		lock_handshakes();
+		bool go = ptw_tracing() && settle(shake_as_thread(start_routine));
+		unlock_handshakes();
+		if (go)
+			ptw_self.state = PTW_THREAD_TRACED;
+		else
+			ptw_writer_deinit(&ptw_self.writer);
+	}
+	ptw_restore_signals(&mask);
+}
+
+void ptw_log_start(const struct ptw_frame *caller, uint64_t object, uint64_t serial, uint32_t parent)
+{
+	uint64_t now = ptw_tsc();
+	struct ptw_event event = {PTW_START, object, 0, serial, parent};
+	ptw_log(&event, caller, now, now);
+}
+
+static void log_exit(const struct ptw_frame *caller)
+{
+	uint64_t now = ptw_tsc();
+	struct ptw_event event = {PTW_EXIT, pthread_self(), 0, ptw_self.serial, 0};
+	ptw_log(&event, caller, now, now);
+}
+
+void ptw_thread_end(const struct ptw_frame *caller)
+{
+	if (ptw_self.state != PTW_THREAD_TRACED)
+		return;
+	log_exit(caller);
+	ptw_self.state = PTW_THREAD_UNTRACED;
+	ptw_writer_deinit(&ptw_self.writer);
+}
+
+/* --- a whole process ------------------------------------------------------------------------------------------- */
+
+/* The end of the main thread's stack: the environment's strings lie above every frame (System V ABI, process stack). */
+static uint64_t main_stack_top(char **environment) { return environment ? (uint64_t)environment : 0; }
+
+/* Connect, make lists (over `at`, in fork children) and shake hands. */
+static void begin(enum ptw_hello_kind kind, void *at)
+{
+	int memfd = -1, made = ptw_peer_init(&ptw_process.peer);
+	if (made < 0) {
+		settle(made == -ETIMEDOUT ? PTW_TIMEOUT : PTW_GONE);
+		return;
+	}
+	memfd = ptw_lists_init(at, &ptw_process.lists);
+	if (memfd < 0) {
+		give_up("no room for event lists (address space or file size limit): this process goes on untraced");
+		ptw_peer_deinit(&ptw_process.peer);
+		return;
+	}
+	ptw_writer_init(&ptw_self.writer, ptw_process.lists, (uint32_t)ptw_gettid(), ptw_self.serial,
+			ptw_process.peer.socket);
+	struct ptw_hello hello = hello_of(kind, 0);
+	bool go = settle(ptw_shake_hands(&ptw_process.peer, &hello, memfd));
+	ptw_close(memfd);
+	if (!go) {
+		ptw_peer_deinit(&ptw_process.peer);
+		ptw_writer_deinit(&ptw_self.writer);
+		if (!at)
+			ptw_lists_deinit(ptw_process.lists);
+		return;
+	}
+	ptw_self.state = PTW_THREAD_TRACED;
+	__atomic_store_n(&ptw_process.traced, 1, __ATOMIC_RELAXED);
+	__atomic_store_n(ptw_live, 1, __ATOMIC_RELEASE);
+}
+
+static void fork_prepare(void) { ptw_self.fork_serial = ptw_tracing() ? ptw_next_serial() : 0; }
+
+static void fork_parent(void)
+{
+	struct ptw_frame caller = PTW_CALLER;
+	uint64_t now = ptw_tsc();
+	if (ptw_self.forking || ptw_self.fork_serial == 0 || !ptw_tracing())
+		return; /* fork() itself logs, and knows the child */
+	struct ptw_event event = {PTW_FORK, 0, 0, ptw_self.fork_serial, 0};
+	ptw_log(&event, &caller, now, now);
+}
+
+static void fork_child(void)
+{
+	struct ptw_frame caller = PTW_CALLER;
+	uint32_t parent = ptw_self.writer.tid;
+	uint64_t mask;
+	if (!ptw_process.traced || ptw_self.fork_serial == 0)
+		return;
+	ptw_block_signals(&mask);
+	ptw_peer_deinit(&ptw_process.peer);
+	ptw_process.lock = 0;
+	ptw_process.traced = 0;
+	ptw_threads_forget();
+	ptw_process.serials = ptw_self.serial = 1;
+	ptw_self.state = PTW_THREAD_UNTRACED;
+	begin(PTW_HELLO_FORK, ptw_process.lists);
+	if (!ptw_process.traced) /* a put that the fork interrupted still writes: not into the parent's lists */
+		PTW_SYS(SYS_mmap, ptw_process.lists, PTW_LISTS_BYTES, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+	ptw_restore_signals(&mask);
+	if (ptw_process.traced)
+		ptw_log_start(&caller, 0, ptw_self.fork_serial, parent);
+}
+
+PTW_EXPORT pid_t fork(void)
+{
+	struct ptw_frame caller = PTW_CALLER;
+	if (!ptw_tracing())
+		return REAL(fork)();
+	uint64_t enter = ptw_tsc();
+	ptw_self.forking = 1;
+	pid_t pid = REAL(fork)();
+	ptw_self.forking = 0;
+	if (pid != 0) {
+		int error = errno;
+		struct ptw_event event = {PTW_FORK, 0, pid > 0 ? pid : -error, pid > 0 ? ptw_self.fork_serial : 0,
+					  pid > 0 ? (uint64_t)pid : 0};
+		ptw_log(&event, &caller, enter, ptw_tsc());
+	}
+	return pid;
+}
+
+/* A library that goes away may be followed by another at its place, with other rules. */
+PTW_EXPORT int dlclose(void *handle)
+{
+	int result = REAL(dlclose)(handle);
+	if (ptw_tracing())
+		ptw_unwind_forget();
+	return result;
+}
+
+static void end_of_thread(void *round)
+{
+	struct ptw_frame caller = PTW_CALLER;
+	if ((uintptr_t)round < LAST_ROUND) {
+		pthread_setspecific(end_key, (void *)((uintptr_t)round + 1));
+		return;
+	}
+	ptw_thread_finished(&caller);
+}
+
+void ptw_thread_watch_end(void) { pthread_setspecific(end_key, (void *)1); }
+
+__attribute__((constructor)) static void begin_process(int argc, char **argv, char **environment)
+{
+	struct ptw_frame caller = PTW_CALLER;
+	const char *path = getenv(PTW_SOCKET_VARIABLE);
+	uint64_t mask;
+	(void)argc, (void)argv;
+	ptw_real_init();
+	if (!path || !*path)
+		return;
+	struct sockaddr_un *address = &ptw_process.peer.address;
+	if (strlen(path) >= sizeof address->sun_path) {
+		ptw_say(PTW_SOCKET_VARIABLE " is too long: this process goes on untraced");
+		return;
+	}
+	address->sun_family = AF_UNIX;
+	memcpy(address->sun_path, path, strlen(path) + 1);
+	long page = PTW_SYS(SYS_mmap, 0, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ptw_process.objects = ptw_objects_init();
+	if ((page < 0 && page >= -4095) || !ptw_process.objects ||
+	    PTW_SYS(SYS_madvise, page, 4096, MADV_WIPEONFORK, 0, 0, 0) != 0 ||
+	    pthread_key_create(&end_key, end_of_thread) != 0) {
+		ptw_say("no memory for libtthread: this process goes on untraced");
+		return;
+	}
+	ptw_live = (uint32_t *)page;
+	ptw_process.serials = ptw_self.serial = 1;
+	ptw_self.top = main_stack_top(environment);
+	ptw_threads_init();
+	ptw_block_signals(&mask);
+	begin(PTW_HELLO_PROCESS, NULL);
+	ptw_restore_signals(&mask);
+	if (!ptw_process.traced)
+		return;
+	ptw_thread_watch_end();
+	pthread_atfork(fork_prepare, fork_parent, fork_child);
+	ptw_log_start(&caller, pthread_self(), 0, 0);
+}
+
+/* The thread that calls exit() says so; destructors that run after this one still log. */
+__attribute__((destructor)) static void end_process(void)
+{
+	struct ptw_frame caller = PTW_CALLER;
+	if (ptw_tracing() && ptw_self.state == PTW_THREAD_TRACED)
+		log_exit(&caller);
+}

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The functions we stand in front of, as the next library in line has them.
+ *
+ * REAL(name)(...) is right at any time, also before our constructor ran. Resolving takes no allocation when the
+ * function exists (glibc's dlsym allocates only to describe an error); the mutex functions, which an allocator may
+ * use, come first, so an allocator that asks for them in the midst of it finds them. Thread-safe: everybody who
+ * resolves finds the same.
+ */
+#ifndef PTW_REAL_H
+#define PTW_REAL_H
+
+#include "sys.h"
+
+#include <pthread.h>
+#include <semaphore.h>
+#include <threads.h>
+
+/* X(name, version): version where more than one exists and the default matters, else NULL */
+#define PTW_REAL_FUNCTIONS(X)                         \
+	X(pthread_mutex_lock, NULL)                   \
+	X(pthread_mutex_unlock, NULL)                 \
+	X(pthread_mutex_trylock, NULL)                \
+	X(pthread_mutex_timedlock, NULL)              \
+	X(pthread_cond_wait, "GLIBC_2.3.2")           \
+	X(pthread_cond_timedwait, "GLIBC_2.3.2")      \
+	X(pthread_cond_signal, "GLIBC_2.3.2")         \
+	X(pthread_cond_broadcast, "GLIBC_2.3.2")      \
+	X(pthread_rwlock_rdlock, NULL)                \
+	X(pthread_rwlock_tryrdlock, NULL)             \
+	X(pthread_rwlock_timedrdlock, NULL)           \
+	X(pthread_rwlock_wrlock, NULL)                \
+	X(pthread_rwlock_trywrlock, NULL)             \
+	X(pthread_rwlock_timedwrlock, NULL)           \
+	X(pthread_rwlock_unlock, NULL)                \
+	X(pthread_spin_lock, NULL)                    \
+	X(pthread_spin_trylock, NULL)                 \
+	X(pthread_spin_unlock, NULL)                  \
+	X(pthread_barrier_init, NULL)                 \
+	X(pthread_barrier_wait, NULL)                 \
+	X(sem_wait, NULL)                             \
+	X(sem_trywait, NULL)                          \
+	X(sem_timedwait, NULL)                        \
+	X(sem_post, NULL)                             \
+	X(pthread_create, NULL)                       \
+	X(pthread_join, NULL)                         \
+	X(pthread_tryjoin_np, NULL)                   \
+	X(pthread_timedjoin_np, NULL)                 \
+	X(pthread_detach, NULL)                       \
+	X(fork, NULL)                                 \
+	X(dlclose, NULL)                              \
+	X(mtx_lock, NULL)                             \
+	X(mtx_trylock, NULL)                          \
+	X(mtx_timedlock, NULL)                        \
+	X(mtx_unlock, NULL)                           \
+	X(cnd_wait, NULL)                             \
+	X(cnd_timedwait, NULL)                        \
+	X(cnd_signal, NULL)                           \
+	X(cnd_broadcast, NULL)                        \
+	X(thrd_create, NULL)                          \
+	X(thrd_join, NULL)                            \
+	X(thrd_detach, NULL)                          \
+	/* newer than the rest: absent in older libraries, and then nobody calls them */ \
+	X(pthread_mutex_clocklock, NULL)              \
+	X(pthread_cond_clockwait, NULL)               \
+	X(pthread_rwlock_clockrdlock, NULL)           \
+	X(pthread_rwlock_clockwrlock, NULL)           \
+	X(pthread_clockjoin_np, NULL)                 \
+	X(sem_clockwait, NULL)
+
+pid_t fork(void);
+int dlclose(void *);
+
+struct ptw_real {
+#define X(name, version) __typeof__(&name) name;
+	PTW_REAL_FUNCTIONS(X)
+#undef X
+};
+
+extern PTW_HIDDEN struct ptw_real ptw_real;
+
+PTW_HIDDEN void ptw_real_init(void);
+
+#define REAL(name)                                                                                  \
+	(*(__builtin_expect(!__atomic_load_n(&ptw_real.name, __ATOMIC_RELAXED), 0) ? ptw_real_init() : (void)0, \
+	   __atomic_load_n(&ptw_real.name, __ATOMIC_RELAXED)))
+
+#endif

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: MIT */
+/* Call stacks; unwind.h says what is guaranteed. */
+#define _GNU_SOURCE
+#include "unwind.h"
+
+#include <stddef.h>
+#include <string.h>
+#include <ucontext.h>
+
+enum {
+	CACHE = 1 << 13,
+	GREATEST_STACK = 1 << 30, /* a stack pointer further below `top` is on another stack */
+};
+
+/* Two words, read and written without a lock: `check` is address ^ rule, so a torn pair does not match. */
+static struct {
+	uint64_t check;
+	uint64_t rule;
+} cache[CACHE];
+
+static struct ptw_rule rule_of(uint64_t pc)
+{
+	uint64_t at = (pc * 0x9e3779b97f4a7c15ull) >> 51, word;
+	struct ptw_rule rule;
+	_Static_assert(sizeof rule == sizeof word, "a rule is a word");
+	word = __atomic_load_n(&cache[at].rule, __ATOMIC_RELAXED);
+	if ((__atomic_load_n(&cache[at].check, __ATOMIC_RELAXED) ^ word) == pc) {
+		memcpy(&rule, &word, sizeof rule);
+		return rule;
+	}
+	rule = ptw_cfi_find(pc);
+	memcpy(&word, &rule, sizeof word);
+	__atomic_store_n(&cache[at].check, pc ^ word, __ATOMIC_RELAXED);
+	__atomic_store_n(&cache[at].rule, word, __ATOMIC_RELAXED);
+	return rule;
+}
+
+void ptw_unwind_forget(void)
+{
+	for (unsigned i = 0; i < CACHE; i++) {
+		__atomic_store_n(&cache[i].check, 0, __ATOMIC_RELAXED);
+		__atomic_store_n(&cache[i].rule, 0, __ATOMIC_RELAXED);
+	}
+}
+
+struct walk {
+	uint64_t pc, sp, bp;
+	uint64_t top; /* of the stack we are on; UINT64_MAX unknown */
+};
+
+/* Read a word of the stack: above the stack pointer only, below its end. */
+static bool peek(const struct walk *w, uint64_t address, uint64_t *ret)
+{
+	if (address < w->sp || address > w->top - 8 || (address & 7))
+		return false;
+	memcpy(ret, (const void *)address, 8);
+	return true;
+}
+
+static bool leave_signal(struct walk *w)
+{
+	uint64_t registers = w->sp + offsetof(ucontext_t, uc_mcontext.gregs);
+	uint64_t sp;
+	if (!peek(w, registers + REG_RIP * 8, &w->pc) || !peek(w, registers + REG_RBP * 8, &w->bp) ||
+	    !peek(w, registers + REG_RSP * 8, &sp))
+		return false;
+	w->sp = sp;
+	w->top = UINT64_MAX; /* perhaps another stack */
+	w->pc += 1;          /* the address itself, not one before it, is in the interrupted instruction */
+	return true;
+}
+
+static bool leave(struct walk *w)
+{
+	struct ptw_rule rule = rule_of(w->pc - 1);
+	uint64_t cfa, bp = w->bp;
+	switch ((enum ptw_cfa)rule.cfa) {
+	case PTW_CFA_RSP:
+		cfa = w->sp + (uint64_t)(int64_t)rule.cfa_offset;
+		break;
+	case PTW_CFA_RBP:
+		cfa = w->bp + (uint64_t)(int64_t)rule.cfa_offset;
+		break;
+	case PTW_CFA_RSP_DEREF:
+		if (!peek(w, w->sp + (uint64_t)(int64_t)rule.cfa_offset, &cfa))
+			return false;
+		break;
+	case PTW_CFA_RBP_DEREF:
+		if (!peek(w, w->bp + (uint64_t)(int64_t)rule.cfa_offset, &cfa))
+			return false;
+		break;
+	case PTW_CFA_SIGNAL:
+		return leave_signal(w);
+	default:
+		return false;
+	}
+	if (cfa <= w->sp || !peek(w, cfa - 8, &w->pc))
+		return false;
+	if (rule.rbp == PTW_RBP_AT_CFA && !peek(w, cfa + (uint64_t)(int64_t)rule.rbp_offset, &bp))
+		return false;
+	if (rule.rbp == PTW_RBP_AT_RBP && !peek(w, w->bp + (uint64_t)(int64_t)rule.rbp_offset, &bp))
+		return false;
+	w->sp = cfa;
+	w->bp = bp;
+	return w->pc != 0;
+}
+
+unsigned ptw_unwind(const struct ptw_frame *from, uint64_t top, uint64_t *stack, unsigned max)
+{
+	struct walk w = {from->pc, from->sp, from->bp, UINT64_MAX};
+	unsigned count = 0;
+	if (w.sp < top && top - w.sp < GREATEST_STACK)
+		w.top = top;
+	while (count < max) {
+		stack[count++] = w.pc;
+		if (!leave(&w))
+			break;
+	}
+	return count;
+}

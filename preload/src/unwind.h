@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Call stacks: return addresses from a frame outward, by call frame information.
+ *
+ * The rule of each return address is remembered in a table of the process, so a stack seen before costs a few
+ * nanoseconds a frame. A stack ends early where there is no rule (code made at run time, hand-written assembly).
+ *
+ * Signal-safe, lock-free, no allocation, about 200 bytes of stack. Memory is read only above the stack pointer and
+ * below the thread's stack's end where that is known. After code was unmapped, ptw_unwind_forget must be called.
+ */
+#ifndef PTW_UNWIND_H
+#define PTW_UNWIND_H
+
+#include "cfi.h"
+
+/* A place in the program: the registers the rules need. */
+struct ptw_frame {
+	uint64_t pc; /* a return address */
+	uint64_t sp; /* just after the return */
+	uint64_t bp;
+};
+
+/* The frame that called the function this is written in (which then has a frame pointer). */
+#define PTW_CALLER                                                                                       \
+	((struct ptw_frame){((uint64_t *)__builtin_frame_address(0))[1],                                 \
+			    (uint64_t)__builtin_frame_address(0) + 16,                                  \
+			    ((uint64_t *)__builtin_frame_address(0))[0]})
+
+/* Return addresses into stack[max], innermost first, beginning with from->pc; returns how many. `top` is the end of
+ * the thread's stack, 0 unknown. */
+PTW_HIDDEN unsigned ptw_unwind(const struct ptw_frame *from, uint64_t top, uint64_t *stack, unsigned max);
+
+/* Forget all rules. */
+PTW_HIDDEN void ptw_unwind_forget(void);
+
+#endif
