@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ptweave.data.errors import MachineLacks
 from ptweave.decode._ipt import ffi, lib
-from ptweave.decode.elf import Addresses, BadElf, Elf
+from ptweave.decode.elf import Addresses, Elf
 
 MAX_SECTION = 1 << 28
 """Bytes of a debug section beyond which it is not read."""
@@ -67,6 +67,7 @@ def _contents(elf: Elf, name: str) -> bytes | memoryview:
 
 
 def _column(pointer: Any, count: int, kind: str, dtype: type[np.generic]) -> npt.NDArray[Any]:
+    """A column in the table's own memory: valid as long as the table is."""
     if not count:
         return np.zeros(0, dtype)
     return np.frombuffer(ffi.buffer(pointer, count * ffi.sizeof(kind)), dtype)
@@ -80,7 +81,7 @@ def _sorted(elf: Elf, table: Any) -> Lines:
     row = np.flatnonzero(elf.executable(addresses) | (ends & elf.executable(addresses - np.uint64(1))))
     # where one sequence ends and another begins, the beginning counts; else the last row at an address does
     order = row[np.lexsort((row, ~ends[row], addresses[row]))]
-    starts = _column(table.file_starts, table.file_count, "size_t", np.uint64)
+    starts = _column(table.file_starts, table.file_count, "size_t", np.uint64).copy()
     names = _Names(bytes(ffi.buffer(table.names, table.names_size)) if table.names_size else b"", starts)
     return Lines(addresses[order], _column(table.file, count, "int32_t", np.int32)[order],
                  _column(table.line, count, "int32_t", np.int32)[order], ends[order], names, table.bad_units,
@@ -101,5 +102,3 @@ class _Names(Sequence[str]):
         start = int(self._starts[index])
         return self._text[start:self._text.index(b"\0", start)].decode("utf-8", "replace")
 
-
-__all__ = ["BadElf", "Lines", "lines_of"]
