@@ -6,12 +6,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.bundle_writer import BundleWriter, rows_of
 
 from ptweave.data.bundle import Bundle
 from ptweave.data.errors import BadInput
 from ptweave.data.schemas import CALLS, FLOW, PROFILE, STACKS, TABLES, THREADS
 from ptweave.merge import merge_run
+from support.bundle_writer import BundleWriter, rows_of
 
 Stack = tuple[str | None, ...]
 
