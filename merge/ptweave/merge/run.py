@@ -352,6 +352,8 @@ def sql_error(error: duckdb.Error) -> PtweaveError:
     """DuckDB's error as one of ours: its message, and the place in the query where DuckDB knows it."""
     message, _, place = str(error).partition(_PLACE)
     text = _one_line(message)
+    if views.BROKEN in text:
+        return BadInput(text.partition(views.BROKEN)[2])
     if isinstance(error, duckdb.OutOfMemoryException):
         return MachineLacks(f"the query ran out of memory ({text})", where=_QUERY, remedy="ask for less at once")
     lines = place.splitlines()

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
@@ -54,21 +55,31 @@ class Scratch:
         for key, table in tables.items():
             self.connection.register(key, table)
         try:
-            self.connection.execute(
-                f"create or replace temp view source as "
-                f"select * from read_parquet('{self._base}/{name}', file_row_number = true)")
-            with self.connection.sql(query).to_arrow_reader(BATCH_ROWS) as reader:
+            with self._errors(name), self._ask(name, query).to_arrow_reader(BATCH_ROWS) as reader:
                 yield from reader
-        except duckdb.OutOfMemoryException as error:
-            raise MachineLacks("ran out of memory or disk space while sorting", where=str(self.folder / name),
-                               remedy="free some disk space beside the bundle") from error
-        except duckdb.Error as error:
-            raise corrupt(self.folder / name, str(error).splitlines()[0]) from error
         finally:
             for key in tables:
                 self.connection.unregister(key)
 
     def table(self, name: str, query: str) -> pa.Table:
         """All rows of such a query."""
-        batches = list(self.batches(name, query))
-        return pa.Table.from_batches(batches) if batches else pa.table({})
+        with self._errors(name):
+            return self._ask(name, query).to_arrow_table()
+
+    def _ask(self, name: str, query: str) -> duckdb.DuckDBPyRelation:
+        self.connection.execute(f"create or replace temp view source as "
+                                f"select * from read_parquet('{self._base}/{name}', file_row_number = true)")
+        relation = self.connection.sql(query)
+        assert relation is not None
+        return relation
+
+    @contextmanager
+    def _errors(self, name: str) -> Iterator[None]:
+        where = self.folder / name
+        try:
+            yield
+        except duckdb.OutOfMemoryException as error:
+            raise MachineLacks("ran out of memory or disk space while sorting", where=str(where),
+                               remedy="free some disk space beside the bundle") from error
+        except duckdb.Error as error:
+            raise corrupt(where, str(error).splitlines()[0]) from error

@@ -48,8 +48,13 @@ def empty_view(table: Table) -> str:
     return f"create view {name(table.name)} as select {columns} where false"
 
 
+BROKEN = "table that cannot be read: "
+"""Begins the message of a query that asks a broken view."""
+
+
 def broken_view(table: Table, why: str) -> str:
-    """The view of a table that cannot be read: it has its columns, and asking it for anything says why."""
+    """The view of a table that cannot be read: it has its columns, and asking it for rows says why."""
+    why = BROKEN + why
     columns = ", ".join(f"error({quoted(why)})::{sql_type(column.type)} as {name(column.name)}"
                         for column in table.columns)
     return f"create view {name(table.name)} as select {columns} where error({quoted(why)})::boolean"

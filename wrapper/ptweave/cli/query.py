@@ -46,7 +46,8 @@ _SAMPLE = 1000  # rows the widths of a printed table follow
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument("run", metavar="RUN", type=Path, help="run bundle (NAME.ptw)")
-    parser.add_argument("sql", metavar="SQL", nargs="?", help="the query; - reads it from standard input")
+    sql = parser.add_argument("sql", metavar="SQL", help="the query; - reads it from standard input")
+    sql.required = False  # nargs="?" would not find a query that comes after an option
     parser.add_argument("--list", action="store_true", help="show the tables: columns, units, row counts")
     parser.add_argument("--format", choices=sorted(_WRITERS), default="table",
                         help="table (default), csv, json (an object a line) or parquet")
