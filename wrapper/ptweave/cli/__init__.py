@@ -38,7 +38,7 @@ def _parser() -> argparse.ArgumentParser:
             name, help=module.SUMMARY, description=module.SUMMARY, epilog="examples:\n" + module.EXAMPLES,
             formatter_class=argparse.RawDescriptionHelpFormatter)
         module.configure(sub)
-        sub.set_defaults(run=module.run)
+        sub.set_defaults(handler=module.run)
     return parser
 
 
@@ -68,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             say(f"{args.command} runs no command: leave -- and what follows out")
             return int(Exit.USAGE)
         args.command_words = theirs
-    run: Callable[[argparse.Namespace], int] = args.run
+    run: Callable[[argparse.Namespace], int] = args.handler
     try:
         return run(args)
     except PtweaveError as error:
