@@ -9,25 +9,29 @@ import shutil
 import signal
 import stat
 import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from support.command import compile_c, engine_processes, ptweave, sockets_and_folders, words
+from support.command import compile_c, engine_processes, ptweave, words
 
 PROGRAM = "int main(void) { return 0; }\n"
 
 
 @pytest.fixture(autouse=True)
-def leaves_nothing_behind() -> Iterator[None]:
-    before = sockets_and_folders(), engine_processes()
-    yield
-    end = time.monotonic() + 5
-    while (sockets_and_folders(), engine_processes()) != before and time.monotonic() < end:
-        time.sleep(0.05)
-    assert (sockets_and_folders(), engine_processes()) == before
+def leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with tempfile.TemporaryDirectory() as place:  # short: a socket's path has little room
+        monkeypatch.setenv("TMPDIR", place)
+        yield
+        end = time.monotonic() + 5
+        while (os.listdir(place) or engine_processes(tmp_path)) and time.monotonic() < end:
+            time.sleep(0.05)
+        assert os.listdir(place) == []
+        assert engine_processes(tmp_path) == set()
 
 
 def one_line(err: str) -> str:
@@ -221,7 +225,7 @@ def test_a_full_disk_keeps_what_fitted_and_says_what_is_missing(tmp_path: Path) 
     small.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=12m", "tmpfs", small], check=True)
     try:
-        done = ptweave("wrap", "-o", small / "run.ptw", "--", "python3", "-c",
+        done = ptweave("wrap", "-o", small / "run.ptw", "--", sys.executable, "-c",
                        "print(sum(hash(str(i)) % 7 == 0 for i in range(600000)) > 0)")
         assert done.out == b"True\n", "the target is not harmed"
         assert done.status == 0
