@@ -6,13 +6,16 @@
  *   P.state      page 0: struct ptsoft_process; page 1 + k: struct ptsoft_thread of stream k
  *   P.rec        struct ptsoft_record and text, back to back: the first `process.records` bytes are whole records
  *   P.code       bytes of code that no file holds: the first `process.code` bytes are whole
- *   P.<k>.pt     packets of stream k
+ *   P.<k>.pt     packets of stream k, as far as they left its buffer
+ *   P.buf        buffers of streams, PTSOFT_BUFFER bytes each: struct ptsoft_thread says which is whose
  *   P.<k>.sys    system calls of stream k: struct ptsoft_syscall (the same as ptweave/data/syslog.py describes),
  *                one for each call in order; a record that is all zero had no room
  *   F<dev>.<inode>.<mtime>.<size>  copy of an executed file that is not likely to stay where it was
  *   engine.log   what the engine itself had to say
  *
- * State pages, .pt and .sys are shared mappings: what a process stored there outlives it, however it dies.
+ * State pages, buffers and .sys are shared mappings: what a process stored there outlives it, however it dies.
+ * Packets go through a small buffer that is used again and again, and from there into their file with a write: a
+ * mapping of the file itself would take a page fault, at several microseconds, for every 4 kB.
  */
 #ifndef PTSOFT_FORMAT_H
 #define PTSOFT_FORMAT_H
@@ -26,6 +29,7 @@
 enum {
    PTSOFT_PAGE = 4096,
    PTSOFT_EXE_MAX = 1024,
+   PTSOFT_BUFFER = 1 << 18,
 };
 
 enum ptsoft_began { PTSOFT_STARTED = 1, PTSOFT_FORKED = 2 };
@@ -47,10 +51,15 @@ struct ptsoft_process {
    char exe[PTSOFT_EXE_MAX];     /* path of the executable, NUL-terminated */
 };
 
+/* Where a stream's packets are. Pending branches are those in encoder.tnt. */
 enum ptsoft_hold {
-   PTSOFT_WRITING = 0,   /* the stream ends at encoder.window + (encoder.pos - encoder.start) */
-   PTSOFT_SWITCHING = 1, /* it ends at `end`; the pending branches count */
-   PTSOFT_VOID = 2,      /* it ends at `end`; what came since is lost */
+   /* .pt up to encoder.window, then the buffer from encoder.start to encoder.pos, then the pending branches if
+      encoder.tnt_pos == encoder.pos */
+   PTSOFT_WRITING = 0,
+   /* .pt up to `end`, then the pending branches */
+   PTSOFT_STORED = 1,
+   /* .pt up to encoder.window, then the buffer up to offset `end` of the stream; what came since is lost */
+   PTSOFT_VOID = 2,
 };
 
 enum ptsoft_thread_state { PTSOFT_LIVE = 1, PTSOFT_ENDED = 2 };
@@ -67,7 +76,8 @@ struct ptsoft_thread {
    uint64_t hash;
    uint32_t hold;                /* enum ptsoft_hold */
    uint32_t logging;
-   uint64_t reserved[4];
+   uint64_t buffer;              /* number of its buffer in P.buf */
+   uint64_t reserved[3];
    struct pt_encoder encoder;    /* at offset 128 */
    uint64_t log_ip;              /* the engine's own from here on: last instruction logged, 0 none */
    uint64_t log_branch;          /* it was a branch */

@@ -34,31 +34,6 @@ void instrument_init(struct instrument_options chosen)
    options = chosen;
 }
 
-static VG_REGPARM(1) void on_tnt_full(struct pt_encoder *encoder)
-{
-   pt_tnt_flush(encoder);
-}
-
-static VG_REGPARM(2) void on_tip(struct pt_encoder *encoder, ULong ip)
-{
-   pt_tip(encoder, ip);
-}
-
-static VG_REGPARM(2) void on_return(struct pt_encoder *encoder, ULong ip)
-{
-   pt_ret(encoder, ip);
-}
-
-static VG_REGPARM(1) void on_far(struct pt_encoder *encoder)
-{
-   stream_far(encoder);
-}
-
-static VG_REGPARM(3) void on_instruction(struct pt_encoder *encoder, ULong ip, ULong branch)
-{
-   stream_log(encoder, ip, branch);
-}
-
 static IRExpr *constant(ULong value)
 {
    return IRExpr_Const(IRConst_U64(value));
@@ -83,10 +58,10 @@ static IRExpr *encoder_of(struct block *block)
    return assign(block, Ity_I64, IRExpr_Get((Int)stream_slot(), Ity_I64));
 }
 
-static void call_helper(struct block *block, const HChar *name, void *helper, Int registers, IRExpr **args,
-                        IRExpr *encoder, IRExpr *guard)
+static void call_helper(struct block *block, const HChar *name, void *helper, IRExpr **args, IRExpr *encoder,
+                        IRExpr *guard)
 {
-   IRDirty *call = unsafeIRDirty_0_N(registers, name, VG_(fnptr_to_fnentry)(helper), args);
+   IRDirty *call = unsafeIRDirty_0_N(0, name, VG_(fnptr_to_fnentry)(helper), args);
 
    call->mFx = Ifx_Modify;
    call->mAddr = encoder;
@@ -107,25 +82,69 @@ static void emit_branch(struct block *block, IRExpr *bit)
    tnt = binary(block, Iop_Or64, tnt, bit);
    addStmtToIRSB(block->out, IRStmt_Store(Iend_LE, encoder, tnt));
    full = assign(block, Ity_I1, IRExpr_Binop(Iop_CmpLT64S, tnt, constant(0)));
-   call_helper(block, "on_tnt_full", on_tnt_full, 1, mkIRExprVec_1(encoder), encoder, full);
+   call_helper(block, "pt_tnt_flush", pt_tnt_flush, mkIRExprVec_1(encoder), encoder, full);
 }
 
-/* pt_call, inline: ret[ret_top % PT_RET_STACK] = return_address; ret_top++. */
+static IRExpr *field(struct block *block, IRExpr *encoder, SizeT offset)
+{
+   return binary(block, Iop_Add64, encoder, constant(offset));
+}
+
+static IRExpr *load(struct block *block, IRExpr *address)
+{
+   return assign(block, Ity_I64, IRExpr_Load(Iend_LE, Ity_I64, address));
+}
+
+static void store(struct block *block, IRExpr *address, IRExpr *value)
+{
+   addStmtToIRSB(block->out, IRStmt_Store(Iend_LE, address, value));
+}
+
+/* pt_call, inline: ret[ret_at] = return_address; ret_at moves on. */
 static void emit_call(struct block *block, Addr return_address)
 {
-   IRExpr *encoder, *top_address, *top, *entry;
+   IRExpr *encoder, *at_address, *at, *entry;
 
    if (!options.compress)
       return;
    encoder = encoder_of(block);
-   top_address = binary(block, Iop_Add64, encoder, constant(offsetof(struct pt_encoder, ret_top)));
-   top = assign(block, Ity_I64, IRExpr_Load(Iend_LE, Ity_I64, top_address));
-   entry = binary(block, Iop_And64, top, constant(PT_RET_STACK - 1));
-   entry = binary(block, Iop_Shl64, entry, IRExpr_Const(IRConst_U8(3)));
-   entry = binary(block, Iop_Add64, entry, encoder);
-   entry = binary(block, Iop_Add64, entry, constant(offsetof(struct pt_encoder, ret)));
-   addStmtToIRSB(block->out, IRStmt_Store(Iend_LE, entry, constant(return_address)));
-   addStmtToIRSB(block->out, IRStmt_Store(Iend_LE, top_address, binary(block, Iop_Add64, top, constant(1))));
+   at_address = field(block, encoder, offsetof(struct pt_encoder, ret_at));
+   at = load(block, at_address);
+   entry = field(block, binary(block, Iop_Add64, encoder, at), offsetof(struct pt_encoder, ret));
+   store(block, entry, constant(return_address));
+   at = binary(block, Iop_Add64, at, constant(8));
+   store(block, at_address, binary(block, Iop_And64, at, constant(8 * (PT_RET_STACK - 1))));
+}
+
+static IRExpr *choose(struct block *block, IRExpr *condition, IRExpr *yes, IRExpr *no)
+{
+   return assign(block, Ity_I64, IRExpr_ITE(condition, yes, no));
+}
+
+/* pt_ret, inline, but for a TIP and a full word: those are pt_ret_rest's. */
+static void emit_return(struct block *block, IRExpr *to)
+{
+   IRExpr *encoder = encoder_of(block), *at_address, *at, *below, *entry_address, *entry, *tnt, *taken, *hit, *hit64;
+
+   if (!options.compress) {
+      call_helper(block, "pt_tip", pt_tip, mkIRExprVec_2(encoder, to), encoder, NULL);
+      return;
+   }
+   at_address = field(block, encoder, offsetof(struct pt_encoder, ret_at));
+   at = load(block, at_address);
+   below = binary(block, Iop_And64, binary(block, Iop_Sub64, at, constant(8)), constant(8 * (PT_RET_STACK - 1)));
+   entry_address = field(block, binary(block, Iop_Add64, encoder, below), offsetof(struct pt_encoder, ret));
+   entry = load(block, entry_address);
+   hit = assign(block, Ity_I1, IRExpr_Binop(Iop_CmpEQ64, entry, to));
+   hit64 = assign(block, Ity_I64, IRExpr_Unop(Iop_1Uto64, hit));
+   store(block, entry_address, choose(block, hit, constant(PT_RET_NONE), entry));
+   store(block, at_address, choose(block, hit, below, at));
+   tnt = load(block, encoder);
+   taken = binary(block, Iop_Or64, binary(block, Iop_Shl64, tnt, IRExpr_Const(IRConst_U8(1))), constant(1));
+   taken = choose(block, hit, taken, constant(~0ULL)); /* negative: the helper is needed */
+   store(block, encoder, choose(block, hit, taken, tnt));
+   call_helper(block, "pt_ret_rest", pt_ret_rest, mkIRExprVec_3(encoder, to, hit64), encoder,
+               assign(block, Ity_I1, IRExpr_Binop(Iop_CmpLT64S, taken, constant(0))));
 }
 
 static void emit_log(struct block *block)
@@ -135,7 +154,7 @@ static void emit_log(struct block *block)
    do {
       IRExpr *encoder = encoder_of(block);
 
-      call_helper(block, "on_instruction", on_instruction, 3,
+      call_helper(block, "stream_log", stream_log,
                   mkIRExprVec_3(encoder, constant(block->ip + offset), constant(block->insn.is_branch != 0)),
                   encoder, NULL);
       offset += step;
@@ -221,15 +240,14 @@ static void end_block(struct block *block)
       emit_call(block, block->ip + block->size); /* fall through */
    case INSN_IND_JUMP:
       encoder = encoder_of(block);
-      call_helper(block, "on_tip", on_tip, 2, mkIRExprVec_2(encoder, next), encoder, NULL);
+      call_helper(block, "pt_tip", pt_tip, mkIRExprVec_2(encoder, next), encoder, NULL);
       break;
    case INSN_RETURN:
-      encoder = encoder_of(block);
-      call_helper(block, "on_return", on_return, 2, mkIRExprVec_2(encoder, next), encoder, NULL);
+      emit_return(block, next);
       break;
    case INSN_FAR:
       encoder = encoder_of(block);
-      call_helper(block, "on_far", on_far, 1, mkIRExprVec_1(encoder), encoder, NULL);
+      call_helper(block, "stream_far", stream_far, mkIRExprVec_1(encoder), encoder, NULL);
       break;
    case INSN_OTHER:
       break;

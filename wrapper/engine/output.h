@@ -31,7 +31,7 @@ Bool output_append(const HChar *name, ULong at, const void *bytes, SizeT size);
 /* Allocate [offset, offset + size) of an open file, so that a mapping of it can be written. */
 Bool output_allocate(Int fd, ULong offset, SizeT size);
 
-/* A file that is written through a mapping of one window after another, in place. */
+/* A mapping of a part of a file, shared and writable. */
 struct window {
    HChar name[OUTPUT_NAME];
    UChar *base;    /* where windows are mapped; NULL while none is */

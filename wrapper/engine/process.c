@@ -9,6 +9,7 @@ static struct ptsoft_process without;    /* what is counted in when there is no 
 static struct ptsoft_process *state = &without;
 static HChar prefix[OUTPUT_NAME / 2];
 static Int forking_tid;
+static UChar *buffer_used;               /* by number: VG_N_THREADS are enough */
 
 void process_file_name(HChar name[OUTPUT_NAME], Int stream, const HChar *suffix)
 {
@@ -77,11 +78,34 @@ void process_forked(void)
 
    VG_(memset)(&without, 0, sizeof without);
    VG_(memset)(&header, 0, sizeof header);
+   if (buffer_used != NULL)
+      VG_(memset)(buffer_used, 0, VG_N_THREADS);
    state = &without;
    process_begin(PTSOFT_FORKED, forking_tid);
    if (state == &without && parent.base != NULL)
       __sync_fetch_and_add(&parent_state->children_lost, 1);
    window_forget(&parent);
+}
+
+Bool process_buffer(struct window *window, uint64_t *number)
+{
+   if (state == &without)
+      return False;
+   if (buffer_used == NULL)
+      buffer_used = VG_(calloc)("ptsoft.buffers", VG_N_THREADS, 1);
+   for (*number = 0; buffer_used[*number]; ++*number)
+      ;
+   process_file_name(window->name, -1, "buf");
+   if (!window_map(window, *number * PTSOFT_BUFFER, PTSOFT_BUFFER))
+      return False;
+   buffer_used[*number] = 1;
+   return True;
+}
+
+void process_buffer_free(struct window *window, ULong number)
+{
+   window_forget(window);
+   buffer_used[number] = 0;
 }
 
 void process_ending(enum ptsoft_ended how)

@@ -25,6 +25,12 @@ struct ptsoft_process *process_state(void);
 /* Make the page of stream `stream` in `window`. NULL: there is no room. */
 struct ptsoft_thread *process_thread_page(struct window *window, UInt stream);
 
+/* Map a free buffer of P.buf in `window`, and its number. False: there is no room. */
+Bool process_buffer(struct window *window, uint64_t *number);
+
+/* The buffer can be used again. */
+void process_buffer_free(struct window *window, ULong number);
+
 /* Name of one of the process's files: `<pid>.<n>` and the suffix, with the stream's number if it is not -1. */
 void process_file_name(HChar name[OUTPUT_NAME], Int stream, const HChar *suffix);
 

@@ -37,24 +37,24 @@ static inline void commit(struct pt_encoder *encoder, uint8_t *to)
    encoder->tnt_pos = to;
 }
 
-static inline uint8_t *begin(struct pt_encoder *encoder)
+static void set_limit(struct pt_encoder *encoder)
 {
-   if (__builtin_expect(encoder->pos >= encoder->limit, 0))
-      encoder->refill(encoder);
-   return encoder->pos + pt_tnt_encode(encoder->tnt, encoder->pos);
+   uint64_t due = encoder->last_psb + encoder->psb_period, size = (uint64_t)(encoder->end - encoder->start);
+
+   due = due > encoder->window ? due - encoder->window : 0;
+   encoder->limit = due < size ? encoder->start + due : encoder->end;
 }
 
-unsigned pt_tnt_encode(uint64_t tnt, uint8_t *to)
+static __attribute__((noinline)) void make_room(struct pt_encoder *encoder)
 {
-   unsigned bits, size = 0;
+   if (encoder->pos >= encoder->end)
+      encoder->refill(encoder);
+}
 
-   if (tnt <= PT_TNT_EMPTY)
-      return 0;
-   bits = TNT64_BITS - (unsigned)__builtin_clzll(tnt);
-   if (bits <= TNT8_BITS) {
-      to[0] = (uint8_t)(((tnt & ((1u << bits) - 1)) | 1u << bits) << 1);
-      return 1;
-   }
+static unsigned encode_many(uint64_t tnt, unsigned bits, uint8_t *to)
+{
+   unsigned size = 0;
+
    if (bits > 7 * TNT8_BITS) {     /* eight short packets or one long: the same size, fewer packets */
       put64(to, ((tnt & (((uint64_t)1 << bits) - 1)) | (uint64_t)1 << bits) << 16 | OPC_TNT64);
       return 8;
@@ -66,6 +66,32 @@ unsigned pt_tnt_encode(uint64_t tnt, uint8_t *to)
       to[size++] = (uint8_t)((((tnt >> bits) & ((1u << now) - 1)) | 1u << now) << 1);
    }
    return size;
+}
+
+static inline unsigned encode_tnt(uint64_t tnt, uint8_t *to)
+{
+   unsigned bits;
+
+   if (tnt <= PT_TNT_EMPTY)
+      return 0;
+   bits = TNT64_BITS - (unsigned)__builtin_clzll(tnt);
+   if (bits > TNT8_BITS)
+      return encode_many(tnt, bits, to);
+   to[0] = (uint8_t)(((tnt & ((1u << bits) - 1)) | 1u << bits) << 1);
+   return 1;
+}
+
+unsigned pt_tnt_encode(uint64_t tnt, uint8_t *to)
+{
+   return encode_tnt(tnt, to);
+}
+
+/* Room for one operation, and the pending branches in it. */
+static inline uint8_t *begin(struct pt_encoder *encoder)
+{
+   if (__builtin_expect(encoder->pos >= encoder->limit, 0))
+      make_room(encoder);
+   return encoder->pos + encode_tnt(encoder->tnt, encoder->pos);
 }
 
 /* An IP packet with the shortest encoding that the last IP allows. */
@@ -119,7 +145,9 @@ static uint8_t *put_psb(struct pt_encoder *encoder, uint8_t *to, uint64_t ip)
       put16(to + 2 * i, OPC_PSB);
    to = put_tsc(encoder, to + 16);
    encoder->last_ip = 0;
-   __builtin_memset(encoder->ret, 0, sizeof encoder->ret); /* a segment decodes on its own */
+   for (i = 0; i < PT_RET_STACK; i++) /* a segment decodes on its own */
+      encoder->ret[i] = PT_RET_NONE;
+   set_limit(encoder);
    encoder->need_mode = !encoder->enabled;
    if (encoder->enabled)
       to = put_ip(encoder, put_mode(to), OPC_FUP, ip);
@@ -127,17 +155,29 @@ static uint8_t *put_psb(struct pt_encoder *encoder, uint8_t *to, uint64_t ip)
    return to + 2;
 }
 
-void pt_encoder_init(struct pt_encoder *encoder, uint8_t *start, uint8_t *limit, uint64_t psb_period,
-                     int compress, void (*refill)(struct pt_encoder *))
+void pt_encoder_init(struct pt_encoder *encoder, uint8_t *start, uint64_t size, uint64_t psb_period, int compress,
+                     void (*refill)(struct pt_encoder *))
 {
+   unsigned i;
+
    __builtin_memset(encoder, 0, sizeof *encoder);
    encoder->tnt = PT_TNT_EMPTY;
-   encoder->start = encoder->pos = encoder->tnt_pos = start;
-   encoder->limit = limit;
    encoder->psb_period = psb_period;
    encoder->compress = compress != 0;
    encoder->need_mode = 1;
    encoder->refill = refill;
+   for (i = 0; i < PT_RET_STACK; i++)
+      encoder->ret[i] = PT_RET_NONE;
+   pt_rebase(encoder, start, size, 0);
+}
+
+void pt_rebase(struct pt_encoder *encoder, uint8_t *start, uint64_t size, uint64_t window)
+{
+   encoder->window = window;
+   encoder->start = start;
+   encoder->end = start + size - PT_OP_MAX;
+   encoder->pos = encoder->tnt_pos = start;
+   set_limit(encoder);
 }
 
 uint64_t pt_offset(const struct pt_encoder *encoder)
@@ -162,32 +202,54 @@ int pt_psb_due(const struct pt_encoder *encoder)
    return pt_offset(encoder) - encoder->last_psb >= encoder->psb_period;
 }
 
-void pt_tip(struct pt_encoder *encoder, uint64_t ip)
+static __attribute__((noinline)) void tip_when_due(struct pt_encoder *encoder, uint64_t ip)
 {
-   uint8_t *to = begin(encoder);
+   uint8_t *to = put_ip(encoder, begin(encoder), OPC_TIP, ip);
 
-   to = put_ip(encoder, to, OPC_TIP, ip);
-   if (__builtin_expect(pt_psb_due(encoder), 0))
+   if (pt_psb_due(encoder))
       to = put_psb(encoder, to, ip);
    commit(encoder, to);
 }
 
+void pt_tip(struct pt_encoder *encoder, uint64_t ip)
+{
+   uint8_t *to = encoder->pos;
+
+   if (__builtin_expect(to >= encoder->limit, 0)) {
+      tip_when_due(encoder, ip);
+      return;
+   }
+   to += encode_tnt(encoder->tnt, to);
+   commit(encoder, put_ip(encoder, to, OPC_TIP, ip));
+}
+
+enum { RET_MASK = 8 * (PT_RET_STACK - 1) };
+
 void pt_call(struct pt_encoder *encoder, uint64_t return_address)
 {
-   encoder->ret[encoder->ret_top++ % PT_RET_STACK] = return_address;
+   encoder->ret[encoder->ret_at / 8] = return_address;
+   encoder->ret_at = (encoder->ret_at + 8) & RET_MASK;
 }
 
 void pt_ret(struct pt_encoder *encoder, uint64_t ip)
 {
-   uint64_t *top = &encoder->ret[(encoder->ret_top - 1) % PT_RET_STACK];
+   uint64_t top = (encoder->ret_at - 8) & RET_MASK;
 
-   if (*top != ip || !encoder->compress) {
+   if (encoder->ret[top / 8] != ip || !encoder->compress) {
       pt_tip(encoder, ip);
       return;
    }
-   *top = 0;
-   encoder->ret_top--;
+   encoder->ret[top / 8] = PT_RET_NONE;
+   encoder->ret_at = top;
    pt_branch(encoder, 1);
+}
+
+void pt_ret_rest(struct pt_encoder *encoder, uint64_t ip, uint64_t hit)
+{
+   if (hit)
+      pt_tnt_flush(encoder);
+   else
+      pt_tip(encoder, ip);
 }
 
 void pt_branch(struct pt_encoder *encoder, int taken)

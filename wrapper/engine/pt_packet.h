@@ -20,6 +20,9 @@ enum {
    PT_TNT_MAX   = 8,     /* bytes that pending branches take at most */
 };
 
+/* A used or empty entry of the return stack: no address, not even a wrong one that a broken stack holds. */
+#define PT_RET_NONE 0x8000dead8000deadULL
+
 /* `tnt` with no branch in it: a sentinel that reaches bit 63 after 47 branches, the most one packet holds. */
 #define PT_TNT_EMPTY ((uint64_t)1 << 16)
 
@@ -27,10 +30,11 @@ struct pt_encoder {
    uint64_t tnt;         /* sentinel bit, then branches not yet in a packet, oldest first */
    uint8_t *pos;         /* where the next packet goes */
    uint8_t *tnt_pos;     /* where the branches in `tnt` belong; void when it differs from `pos` */
-   uint64_t ret_top;     /* calls pushed so far; the top entry is ret[(ret_top - 1) % PT_RET_STACK] */
-   uint8_t *start;       /* first byte of the current window */
+   uint64_t ret_at;      /* where the next call goes in `ret`, in bytes: 0 to 8 * (PT_RET_STACK - 1) */
+   uint8_t *start;       /* the buffer */
    uint64_t window;      /* offset of `start` in the stream */
-   uint8_t *limit;       /* call `refill` before writing at or behind this */
+   uint8_t *limit;       /* at or behind this something is due: a PSB, or `refill` */
+   uint8_t *end;         /* at or behind this `refill` is due */
    uint64_t last_ip;     /* what IP compression refers to */
    uint64_t last_psb;    /* offset of the last PSB in the stream */
    uint64_t psb_period;  /* bytes from one PSB to the next */
@@ -39,13 +43,16 @@ struct pt_encoder {
    uint32_t need_mode;   /* a MODE.Exec is due at the next TIP.PGE */
    uint32_t compress;    /* compress returns */
    uint32_t pad;
-   void (*refill)(struct pt_encoder *); /* makes room behind `pos`, at least PT_OP_MAX bytes */
-   uint64_t ret[PT_RET_STACK];          /* return addresses; 0 once used */
+   void (*refill)(struct pt_encoder *); /* makes room: moves the buffer on with pt_rebase */
+   uint64_t ret[PT_RET_STACK];          /* return addresses; PT_RET_NONE once used */
 };
 
-/* Prepare an encoder that writes at `start` until `limit`; behind it PT_OP_MAX more bytes must be writable. */
-void pt_encoder_init(struct pt_encoder *encoder, uint8_t *start, uint8_t *limit, uint64_t psb_period,
-                     int compress, void (*refill)(struct pt_encoder *));
+/* Prepare an encoder that writes into the `size` (more than PT_OP_MAX) bytes at `start`. */
+void pt_encoder_init(struct pt_encoder *encoder, uint8_t *start, uint64_t size, uint64_t psb_period, int compress,
+                     void (*refill)(struct pt_encoder *));
+
+/* Go on in the `size` bytes at `start`, which are at offset `window` of the stream. Pending branches stay. */
+void pt_rebase(struct pt_encoder *encoder, uint8_t *start, uint64_t size, uint64_t window);
 
 /* Offset in the stream of the next packet, pending branches not counted. */
 uint64_t pt_offset(const struct pt_encoder *encoder);
@@ -70,6 +77,10 @@ void pt_call(struct pt_encoder *encoder, uint64_t return_address);
 
 /* A return to `ip`: one taken bit where it goes back to its call, else a TIP. */
 void pt_ret(struct pt_encoder *encoder, uint64_t ip);
+
+/* What pt_ret leaves to be done when generated code did the rest: `hit` says whether the return was compressed,
+   its bit is in `tnt` then, which may be full. */
+void pt_ret_rest(struct pt_encoder *encoder, uint64_t ip, uint64_t hit);
 
 /* A branch: `tnt` gets one bit. Generated code does the same inline and calls pt_tnt_flush on a full word. */
 void pt_branch(struct pt_encoder *encoder, int taken);

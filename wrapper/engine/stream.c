@@ -7,20 +7,19 @@
 #include "syslog.h"
 #include "libvex_guest_amd64.h"
 
-enum {
-   SMALL_WINDOW = 1 << 16, LARGE_WINDOW = 1 << 20,
-   LARGE_FROM = 4 * SMALL_WINDOW,   /* a stream of this size gets large windows */
-   VOID_SIZE = 1 << 16,
-};
+enum { VOID_SIZE = 1 << 16 };
 
-#define TSC_PERIOD (1ULL << 21)     /* ticks: under a millisecond between two TSCs of a running thread */
+#define TSC_PERIOD   (1ULL << 21)   /* ticks: under a millisecond between two TSCs of a running thread */
+#define RETRY_PERIOD (1ULL << 25)   /* ticks between two attempts to store again */
 
 struct stream {
    struct ptsoft_thread *thread;    /* its page; private memory when there is no room for one */
-   struct window page, trace;
+   struct window page, buffer;
+   HChar trace[OUTPUT_NAME];        /* file that the buffer is written to */
    struct syslog syslog;
    UInt epoch;                      /* of the current slice */
    ULong lost_reported;             /* bytes lost that a record tells of */
+   ULong retry;                     /* TSC at which to try to store again */
 };
 
 static struct stream_options options;
@@ -38,56 +37,56 @@ static struct ptsoft_thread *thread_of(struct pt_encoder *encoder)
    return (struct ptsoft_thread *)((UChar *)encoder - offsetof(struct ptsoft_thread, encoder));
 }
 
-static void write_nowhere(struct ptsoft_thread *thread)
+/* Append the buffer up to offset thread->end to the file. */
+static Bool store(struct stream *stream)
 {
-   struct pt_encoder *encoder = &thread->encoder;
+   const struct ptsoft_thread *thread = stream->thread;
+   ULong from = thread->encoder.window;
+
+   if (stream->buffer.base == NULL)
+      return False;
+   return thread->end == from || output_append(stream->trace, from, stream->buffer.base, thread->end - from);
+}
+
+static void write_nowhere(struct stream *stream)
+{
+   struct ptsoft_thread *thread = stream->thread;
 
    thread->hold = PTSOFT_VOID;
    KEEP_ORDER();
-   encoder->start = encoder->pos = encoder->tnt_pos = nowhere;
-   encoder->limit = nowhere + VOID_SIZE - PT_OP_MAX;
-   encoder->window = thread->end;
+   pt_rebase(&thread->encoder, nowhere, VOID_SIZE, thread->encoder.window);
+   stream->retry = time_stamp() + RETRY_PERIOD;
 }
 
-/* Map the window with offset thread->end in it, and write on there. */
-static Bool write_on(struct stream *stream)
+/* Everything up to thread->end is in the file: use the buffer again. */
+static void write_on(struct stream *stream)
 {
    struct ptsoft_thread *thread = stream->thread;
-   struct pt_encoder *encoder = &thread->encoder;
-   ULong offset = thread->end & ~(ULong)(PTSOFT_PAGE - 1);
-   SizeT size = thread->end < LARGE_FROM ? SMALL_WINDOW : LARGE_WINDOW;
 
-   if (size != stream->trace.size)
-      window_forget(&stream->trace);
-   if (!window_map(&stream->trace, offset, size))
-      return False;
-   encoder->start = stream->trace.base;
-   encoder->window = offset;
-   encoder->pos = encoder->tnt_pos = encoder->start + (thread->end - offset);
-   encoder->limit = encoder->start + size - PT_OP_MAX;
-   return True;
+   KEEP_ORDER();
+   thread->hold = PTSOFT_STORED;
+   KEEP_ORDER();
+   pt_rebase(&thread->encoder, stream->buffer.base, PTSOFT_BUFFER, thread->end);
+   KEEP_ORDER();
+   thread->hold = PTSOFT_WRITING;
 }
 
-/* The window is full. The reader sees thread->end until the next one is in place. */
+/* The buffer is full. What was written nowhere is lost; the rest goes into the file. */
 static void refill(struct pt_encoder *encoder)
 {
    struct ptsoft_thread *thread = thread_of(encoder);
+   struct stream *stream = thread->stream_object;
 
    if (thread->hold == PTSOFT_VOID) {
       thread->lost += (ULong)(encoder->pos - encoder->start);
-      encoder->pos = encoder->tnt_pos = encoder->start;
+      pt_rebase(encoder, nowhere, VOID_SIZE, encoder->window);
       return;
    }
    thread->end = pt_offset(encoder);
-   KEEP_ORDER();
-   thread->hold = PTSOFT_SWITCHING;
-   KEEP_ORDER();
-   if (!write_on(thread->stream_object)) {
-      write_nowhere(thread);
-      return;
-   }
-   KEEP_ORDER();
-   thread->hold = PTSOFT_WRITING;
+   if (store(stream))
+      write_on(stream);
+   else
+      write_nowhere(stream);
 }
 
 void stream_init(struct stream_options chosen)
@@ -137,10 +136,12 @@ static struct stream *begin(ThreadId tid)
    thread->stream_object = stream;
    thread->state = PTSOFT_LIVE;
    syslog_init(&stream->syslog, number);
-   process_file_name(stream->trace.name, (Int)number, "pt");
-   pt_encoder_init(&thread->encoder, nowhere, nowhere, options.psb_period, options.compress, refill);
-   if (stream->page.base == NULL || !write_on(stream))
-      write_nowhere(thread);
+   process_file_name(stream->trace, (Int)number, "pt");
+   pt_encoder_init(&thread->encoder, nowhere, VOID_SIZE, options.psb_period, options.compress, refill);
+   if (stream->page.base != NULL && process_buffer(&stream->buffer, &thread->buffer))
+      write_on(stream);
+   else
+      write_nowhere(stream);
    KEEP_ORDER();
    thread->magic = PTSOFT_THREAD_MAGIC;
    sideband_hold();
@@ -181,15 +182,16 @@ static void recover(struct stream *stream)
    struct ptsoft_thread *thread = stream->thread;
    struct pt_encoder *encoder = &thread->encoder;
    UChar rest[PT_TNT_MAX];
-   ULong lost = (ULong)(encoder->pos - encoder->start) + pt_tnt_encode(encoder->tnt, rest);
 
-   if (stream->page.base == NULL || !write_on(stream))
+   if (time_stamp() < stream->retry || !store(stream)) {
+      if (time_stamp() >= stream->retry)
+         stream->retry = time_stamp() + RETRY_PERIOD;
       return;
-   thread->lost += lost;
+   }
+   thread->lost += (ULong)(encoder->pos - encoder->start) + pt_tnt_encode(encoder->tnt, rest);
    encoder->tnt = PT_TNT_EMPTY;
    encoder->enabled = 0;
-   KEEP_ORDER();
-   thread->hold = PTSOFT_WRITING;
+   write_on(stream);
    report_lost(stream);
    begin_slice(stream);
 }
@@ -264,25 +266,30 @@ void stream_syscall_asked(const void *guest_state, UWord number, const UWord arg
       syslog_asked(&stream->syslog, number, args);
 }
 
+/* Nothing is pending: the stream was interrupted. */
 static void end(struct stream *stream)
 {
    struct ptsoft_thread *thread = stream->thread;
+   struct pt_encoder *encoder = &thread->encoder;
 
-   if (thread->hold == PTSOFT_VOID) {
-      thread->lost += (ULong)(thread->encoder.pos - thread->encoder.start);
-      thread->encoder.pos = thread->encoder.start;
-      report_lost(stream);
-   } else {
-      thread->end = pt_offset(&thread->encoder);
+   if (thread->hold == PTSOFT_VOID)
+      thread->lost += (ULong)(encoder->pos - encoder->start);
+   else
+      thread->end = pt_offset(encoder);
+   if (!store(stream)) {
+      thread->lost += thread->end - encoder->window;
+      thread->end = encoder->window;
    }
+   if (thread->lost != stream->lost_reported)
+      report_lost(stream);
+   KEEP_ORDER();
+   thread->hold = PTSOFT_STORED;
    thread->tsc_end = time_stamp();
    thread->state = PTSOFT_ENDED;
    sideband_put(PTSOFT_THREAD_EXIT, (struct sideband_values){ { thread->stream, thread->tid, thread->end } }, NULL);
    syslog_deinit(&stream->syslog);
-   window_close(&stream->trace, thread->end);
-   if (thread->hold != PTSOFT_VOID)
-      thread->hold = PTSOFT_SWITCHING; /* `end` holds */
-   thread->encoder.tnt = PT_TNT_EMPTY;
+   if (stream->buffer.base != NULL)
+      process_buffer_free(&stream->buffer, thread->buffer);
    if (stream->page.base != NULL)
       window_forget(&stream->page);
    else
@@ -322,7 +329,7 @@ void stream_forked(void)
       if (stream == NULL)
          continue;
       syslog_forget(&stream->syslog);
-      window_forget(&stream->trace);
+      window_forget(&stream->buffer);
       if (stream->page.base != NULL)
          window_forget(&stream->page);
       else

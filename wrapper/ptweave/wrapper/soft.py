@@ -225,7 +225,8 @@ class Spool:
         creator = (creator or space.state.parent_tid) & 0x7fffffff
         thread = self._tasks.start(space.pid, tid, tsc, creator)
         known = thread in self._streams_of
-        files = StreamFiles(self._spool / f"{space.prefix}.{number}", number, thread, tid)
+        files = StreamFiles(self._spool / f"{space.prefix}.{number}", self._spool / f"{space.prefix}.buf", number,
+                            thread, tid)
         space.streams[number] = files
         self._streams_of.setdefault(thread, []).append(files)
         if not known:
@@ -255,7 +256,7 @@ class Spool:
             if stream.state and unsaid > 0:
                 row = self._row(space, SidebandKind.LOST, space.tsc, thread=stream.thread, size=unsaid,
                                 detail="disk full")
-                stream.places.append((stream.state.stream_end, row))
+                stream.places.append((stream.state.stored + stream.state.buffered, row))
         if self._last_of[space.pid] is space or space.state.ended == Ended.FINISHED:
             last = self._last_of[space.pid] is space
             self._row(space, SidebandKind.PROCESS_EXIT, space.state.tsc_end or space.tsc,

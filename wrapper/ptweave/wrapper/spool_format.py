@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 PAGE = 4096
+BUFFER = 1 << 18
 PROCESS_MAGIC = b"PWTPSOP1"
 THREAD_MAGIC = b"PWTPSOT1"
 SYSCALL_SIZE = 96
@@ -36,7 +37,7 @@ class Ended(IntEnum):
 
 class Hold(IntEnum):
     WRITING = 0
-    SWITCHING = 1
+    STORED = 1
     VOID = 2
 
 
@@ -56,9 +57,9 @@ PROCESS = struct.Struct("<8s6I9Q1024s")
 """magic; pid, tid, parent pid, parent tid, began, ended; tsc begin, tsc end, bytes of records, bytes of code,
 records lost, bytes of code lost, streams, streams lost, children lost; path of the executable"""
 
-THREAD = struct.Struct("<8s4I8Q2I32x7Q")
+THREAD = struct.Struct("<8s4I8Q2IQ24x6Q")
 """magic; stream, tid, creator, state; tsc begin, tsc end, end, lost, syscalls, syscalls lost, instructions, hash;
-hold, logging; encoder: tnt, pos, tnt_pos, ret_top, start, window, limit"""
+hold, logging; buffer; encoder: tnt, pos, tnt_pos, ret_at, start, window"""
 
 RECORD = struct.Struct("<IHHQ8Q")
 """size, kind, bytes of text; tsc; values"""
@@ -116,13 +117,13 @@ class ThreadState:
     hash: int
     hold: int
     logging: int
+    buffer: int
     tnt: int
     pos: int
     tnt_pos: int
-    ret_top: int
+    ret_at: int
     start: int
     window: int
-    limit: int
 
     @classmethod
     def parse(cls, page: bytes) -> ThreadState | None:
@@ -134,11 +135,15 @@ class ThreadState:
         return cls(*numbers) if magic == THREAD_MAGIC else None
 
     @property
-    def stream_end(self) -> int:
-        """Bytes of whole packets in the stream."""
-        if self.hold != Hold.WRITING:
-            return self.end
-        return self.window + (self.pos - self.start)
+    def stored(self) -> int:
+        """Bytes of the stream that are in its .pt file."""
+        return self.end if self.hold == Hold.STORED else self.window
+
+    @property
+    def buffered(self) -> int:
+        """Bytes behind them that are in its buffer."""
+        size = {Hold.WRITING: self.pos - self.start, Hold.VOID: self.end - self.window}.get(Hold(self.hold), 0)
+        return size if 0 <= size <= BUFFER else 0
 
     @property
     def stream_lost(self) -> int:
@@ -150,7 +155,7 @@ class ThreadState:
     @property
     def pending(self) -> bytes:
         """Packets of the branches that belong behind the end of the stream."""
-        if self.hold == Hold.VOID or self.tnt_pos != self.pos:
+        if self.hold == Hold.VOID or (self.hold == Hold.WRITING and self.tnt_pos != self.pos):
             return b""
         return encode_tnt(self.tnt)
 

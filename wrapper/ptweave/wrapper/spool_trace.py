@@ -14,7 +14,7 @@ import numpy as np
 
 from ptweave.data.ledger import Ledger
 from ptweave.data.syslog import SYSLOG_DTYPE
-from ptweave.wrapper.spool_format import ThreadState, read_at
+from ptweave.wrapper.spool_format import BUFFER, ThreadState, read_at
 
 PSB = b"\x02\x82" * 8
 TSC_OPCODE = 0x19
@@ -22,10 +22,11 @@ TSC_OPCODE = 0x19
 
 @dataclass
 class StreamFiles:
-    """A stream: its files are `base` + `.pt` and `.sys`. `places` are sideband rows about offsets in it; those
+    """A stream: its files are `base` + `.pt` and `.sys`, and its buffer is in `buffers`. `places` are sideband rows about offsets in it; those
     about bytes that are not there end in `dropped`."""
 
     base: Path
+    buffers: Path
     number: int
     thread: int
     tid: int
@@ -61,22 +62,25 @@ def join_streams(folder: Path, thread: int, streams: list[StreamFiles], ledger: 
 
 def _append(trace: Path, stream: StreamFiles) -> int:
     """Put the stream's packets behind the trace, cut to their exact end, and the branches pending there."""
-    source = stream.file(".pt")
-    if stream.state is None or not _is_plain(source):
+    state = stream.state
+    if state is None:
         return 0
-    there = source.stat().st_size
-    size = min(max(stream.state.stream_end, 0), there)
-    pending = stream.state.pending if size == stream.state.stream_end else b""
-    if trace.exists():
-        with trace.open("ab") as out:
-            _copy(source, size, out)
-            out.write(pending)
-    else:
+    source = stream.file(".pt")
+    there = source.stat().st_size if _is_plain(source) else 0
+    stored = min(state.stored, there)
+    if stored and not trace.exists():
         source.rename(trace)
-        os.truncate(trace, size)
+        os.truncate(trace, stored)
+    elif stored:
         with trace.open("ab") as out:
-            out.write(pending)
-    return size + len(pending)
+            _copy(source, stored, out)
+    rest = b""
+    if stored == state.stored:  # else the file was tampered with: what should follow does not
+        tail = read_at(stream.buffers, state.buffer * BUFFER, state.buffered)
+        rest = tail + state.pending if len(tail) == state.buffered else tail
+    with trace.open("ab") as out:
+        out.write(rest)
+    return stored + len(rest)
 
 
 def _is_plain(path: Path) -> bool:
