@@ -13,6 +13,7 @@
 #include "api.h"
 #include "columns.h"
 #include "events.h"
+#include "psb.h"
 #include "tables.h"
 
 #include <errno.h>
@@ -24,6 +25,9 @@
  * stack in a million calls; nothing real needs more.
  */
 enum { MAX_BLOCKS_WITHOUT_PACKET = 1 << 22 };
+
+/* Timing packets may lie between a PSB and the next packet of flow; beyond this many bytes we do not look. */
+enum { MAX_READ_AHEAD = 1 << 16 };
 
 enum state {
     SYNCHRONISING, /* looking for the next PSB */
@@ -45,7 +49,10 @@ struct ptd_decoder {
     struct ptd_progress progress;
     enum state state;
     int status;               /* of libipt, between two turns */
-    uint64_t sync;            /* offset of the PSB last passed */
+    uint64_t sync;            /* offset of the PSB libipt was last synchronised at */
+    uint64_t psb_taken;       /* a PSB before this offset is behind us: its events were taken */
+    uint64_t behind;          /* offset up to which packets were read when the last path or event was complete */
+    uint64_t ahead;           /* offset of a PSB read while failing, 0 none: decoding can go on there */
     uint32_t without_packet;  /* blocks since the last one that used a packet */
     struct open_gap gap;
     struct ptd_run run;
@@ -59,6 +66,12 @@ static uint64_t decoder_offset(const struct ptd_decoder *decoder)
     if (pt_blk_get_offset(decoder->libipt, &offset) < 0)
         offset = decoder->sync;
     return offset;
+}
+
+/* Everything read so far has become rows. */
+static void settle(struct ptd_decoder *decoder)
+{
+    decoder->behind = decoder_offset(decoder);
 }
 
 /* Take over the time libipt knows by now. */
@@ -121,6 +134,7 @@ static bool append(struct ptd_decoder *decoder, const struct ptd_block_hit *hit)
 
 static void open_gap(struct ptd_decoder *decoder, enum ptd_gap kind, int32_t reason, uint64_t offset, uint64_t ip)
 {
+    decoder->state = SYNCHRONISING;
     decoder->gap.open = true;
     decoder->gap.row = (struct ptd_gap_row){
         .seq = decoder->progress.seq,
@@ -131,7 +145,6 @@ static void open_gap(struct ptd_decoder *decoder, enum ptd_gap kind, int32_t rea
         .ip = ip,
         .reason = reason,
     };
-    decoder->state = SYNCHRONISING;
 }
 
 /* Close the open gap, if any, at `offset` in the slice. */
@@ -185,7 +198,9 @@ static void synchronise(struct ptd_decoder *decoder, struct ptd_rows *rows)
 {
     uint64_t before = decoder->sync, sync = 0;
     bool first = decoder->gap.open && decoder->gap.row.reason == PTD_WHY_NO_PSB_YET;
-    int status = pt_blk_sync_forward(decoder->libipt);
+    int status = decoder->ahead ? pt_blk_sync_set(decoder->libipt, decoder->ahead)
+                                : pt_blk_sync_forward(decoder->libipt);
+    decoder->ahead = 0;
     int known = pt_blk_get_sync_offset(decoder->libipt, &sync);
     if (status == -pte_eos || known < 0 || (!first && sync <= before)) {
         if (!decoder->gap.open)
@@ -204,11 +219,13 @@ static void synchronise(struct ptd_decoder *decoder, struct ptd_rows *rows)
     decoder->status = status;
     decoder->without_packet = 0;
     decoder->state = RUNNING;
+    settle(decoder);
     note_time(decoder, rows);
 }
 
 static void add_event(struct ptd_decoder *decoder, struct ptd_rows *rows, const struct pt_event *event)
 {
+    settle(decoder);
     struct ptd_event_row row = ptd_event_row(event);
     if (event->has_tsc && event->tsc != decoder->progress.tsc) {
         decoder->progress.tsc = event->tsc;
@@ -216,7 +233,7 @@ static void add_event(struct ptd_decoder *decoder, struct ptd_rows *rows, const 
     }
     row.seq = decoder->progress.seq;
     row.tsc = decoder->progress.tsc;
-    row.offset = decoder->slice.offset + decoder_offset(decoder);
+    row.offset = decoder->slice.offset + decoder->behind;
     ptd_rows_event(rows, &row);
     if (event->type != ptev_overflow)
         return;
@@ -227,13 +244,23 @@ static void add_event(struct ptd_decoder *decoder, struct ptd_rows *rows, const 
     ptd_rows_gap(rows, &gap);
 }
 
+/* Take the pending event. Returns libipt's status. */
+static int take_event(struct ptd_decoder *decoder, struct pt_event *event)
+{
+    uint64_t before = decoder_offset(decoder);
+    memset(event, 0, sizeof *event);
+    int status = pt_blk_event(decoder->libipt, event, sizeof *event);
+    if (status >= 0 && event->status_update) /* it came with a PSB+, which is behind us now */
+        decoder->psb_taken = before;
+    return status;
+}
+
 /* Take pending events while there is room for their rows. Returns libipt's status. */
 static int take_events(struct ptd_decoder *decoder, struct ptd_rows *rows, int status)
 {
     while (status >= 0 && status & pts_event_pending && ptd_rows_have_room(rows)) {
         struct pt_event event;
-        memset(&event, 0, sizeof event);
-        status = pt_blk_event(decoder->libipt, &event, sizeof event);
+        status = take_event(decoder, &event);
         if (status >= 0)
             add_event(decoder, rows, &event);
     }
@@ -248,12 +275,27 @@ static int take_events(struct ptd_decoder *decoder, struct ptd_rows *rows, int s
 static bool disabled_by_branch(struct ptd_decoder *decoder, struct ptd_rows *rows, int *status)
 {
     struct pt_event event;
-    memset(&event, 0, sizeof event);
-    *status = pt_blk_event(decoder->libipt, &event, sizeof event);
+    *status = take_event(decoder, &event);
     if (*status < 0 || event.type != ptev_disabled || !event.ip_suppressed)
         return false;
     add_event(decoder, rows, &event);
     return true;
+}
+
+/*
+ * libipt reads packets ahead of what it decodes: a PSB among them, nothing of whose segment was executed yet, is the
+ * best place to go on after an error; synchronising forward would miss it. 0: there is none.
+ */
+static uint64_t psb_ahead(const struct ptd_decoder *decoder)
+{
+    const struct ptd_slice *slice = &decoder->slice;
+    uint64_t end = decoder_offset(decoder), floor = decoder->sync + 1;
+    if (floor < decoder->psb_taken)
+        floor = decoder->psb_taken;
+    if (end > MAX_READ_AHEAD && floor < end - MAX_READ_AHEAD)
+        floor = end - MAX_READ_AHEAD;
+    uint64_t psb = ptd_psb_before(slice->packets, floor, end);
+    return psb != UINT64_MAX && ptd_psb_only(slice->packets, slice->size, psb, end) ? psb : 0;
 }
 
 static void fail(struct ptd_decoder *decoder, struct ptd_rows *rows, int reason, uint64_t ip)
@@ -263,17 +305,9 @@ static void fail(struct ptd_decoder *decoder, struct ptd_rows *rows, int reason,
         return;
     }
     enum ptd_gap kind = reason == pte_nomap ? PTD_GAP_MISSING_IMAGE : PTD_GAP_DECODE_ERROR;
-    open_gap(decoder, kind, reason, decoder_offset(decoder), ip);
-}
-
-/* A PSB passed since the last look cuts the run: from there on the trace could be decoded on its own. */
-static inline bool passed_psb(struct ptd_decoder *decoder)
-{
-    uint64_t sync;
-    if (pt_blk_get_sync_offset(decoder->libipt, &sync) < 0 || sync == decoder->sync)
-        return false;
-    decoder->sync = sync;
-    return true;
+    decoder->ahead = psb_ahead(decoder);
+    uint64_t lost = decoder->ahead && decoder->ahead < decoder->behind ? decoder->ahead : decoder->behind;
+    open_gap(decoder, kind, reason, lost, ip);
 }
 
 /* The address after a block. */
@@ -296,12 +330,11 @@ static int run_blocks(struct ptd_decoder *decoder, struct ptd_rows *rows, int st
             if (*error < 0)
                 return 0;
             *ip = status == -pte_nomap ? end_of(decoder, hit->block) : block.end_ip;
-            bool full = append(decoder, hit);
-            /* packets were read, a PSB among them perhaps, only if the block's last branch used one */
-            bool psb = decoder->without_packet == 0 && passed_psb(decoder);
-            if (full || psb) {
+            if (append(decoder, hit)) {
                 *error = cut(decoder, rows);
                 note_time(decoder, rows);
+                if (status >= 0)
+                    settle(decoder);
                 if (*error < 0 || !ptd_rows_have_room(rows))
                     return status;
             }
@@ -332,6 +365,8 @@ static int run(struct ptd_decoder *decoder, struct ptd_rows *rows)
         if (status < 0 || circles || status & (pts_event_pending | pts_eos)) {
             error = cut(decoder, rows);
             note_time(decoder, rows);
+            if (status >= 0)
+                settle(decoder);
         }
         if (status >= 0 && circles) {
             fail(decoder, rows, PTD_WHY_NO_PROGRESS, ip);
