@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from support.bundle_writer import BundleWriter
 
 from ptweave.cli import query
 from ptweave.data.bundle import Bundle
@@ -23,6 +22,7 @@ from ptweave.data.errors import BadInput, MachineLacks, PtweaveError
 from ptweave.data.manifest import Manifest
 from ptweave.data.schemas import TABLES
 from ptweave.merge import merge_run
+from support.bundle_writer import BundleWriter
 
 PROGRAM = """
 import argparse, sys

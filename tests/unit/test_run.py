@@ -10,7 +10,6 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from support.bundle_writer import BundleWriter, put, rows_of
 
 from ptweave.data.bundle import Bundle
 from ptweave.data.errors import BadInput, MachineLacks
@@ -18,6 +17,7 @@ from ptweave.data.manifest import Manifest, State
 from ptweave.data.schemas import FLOW, TABLES
 from ptweave.merge import Run, merge_run
 from ptweave.merge.render import TextTable, cell, safe
+from support.bundle_writer import BundleWriter, put, rows_of
 
 
 @pytest.fixture(scope="module")
