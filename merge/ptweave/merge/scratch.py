@@ -16,7 +16,7 @@ import pyarrow as pa
 from ptweave.data.errors import MachineLacks
 from ptweave.merge.tables import BATCH_ROWS, corrupt
 
-MEMORY = "256MB"
+MEMORY = "160MB"
 
 
 class Scratch:

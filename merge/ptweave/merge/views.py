@@ -91,21 +91,24 @@ _STATEMENTS = (
        select block, sum(executed)::bigint as executions
        from (select path, count(*) as executed from flow group by path) join path_blocks using (path)
        group by block order by 2 desc, 1""",
-    # inside paths: as often as the path ran; between paths: pairs that follow each other without a gap
+    # inside paths: as often as the path ran; between paths: pairs that follow each other without a gap. `flow` is
+    # stored in the order of threads and ordinals: put beside itself, one row on, it need not be sorted for that
     """create macro edge_counts() as table
        with inside as (
          select path, block as from_block, lead(block) over (partition by path order by place) as to_block
          from path_blocks),
        ends as (select path, blocks[1] as first, blocks[len(blocks)] as last, length from paths),
        pairs as (
-         select path, lead(path) over whole as next, thread, seq, lead(seq) over whole as next_seq
-         from flow window whole as (partition by thread order by seq)),
+         select path, next, next_seq - seq as apart, thread, next_seq
+         from flow positional join
+           (select thread as next_thread, seq as next_seq, path as next from flow offset 1)
+         where next_thread = thread),
        whole as (
          select path, next, count(*) as executed from pairs
          join ends using (path)
          left join (select distinct thread, seq from gaps) as broken
            on broken.thread = pairs.thread and broken.seq = pairs.next_seq
-         where next is not null and next_seq = pairs.seq + length and broken.seq is null
+         where apart = length and broken.seq is null
          group by path, next),
        every as (
          select from_block, to_block, executed
