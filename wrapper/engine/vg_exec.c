@@ -10,6 +10,7 @@
  * run in it too. This tool is static and for one architecture, so it is its own launcher.
  */
 #include "vg_core.h"
+#include "process.h"
 #include "sideband.h"
 
 extern HChar **__real_vgPlain_env_setenv(HChar ***environment, const HChar *name, const HChar *value);
@@ -79,4 +80,18 @@ Bool __wrap_vgPlain_should_we_trace_this_child(const HChar *exe, const HChar **a
       return __real_vgPlain_should_we_trace_this_child(exe, argv);
    sideband_put(PTSOFT_UNTRACED, (struct sideband_values){ { (ULong)VG_(gettid)() } }, exe);
    return False;
+}
+
+/*
+ * Valgrind throws signals away that are pending when a program calls exec (it takes them all with sigtimedwait
+ * first). The kernel keeps them for the new program: so nothing is taken then.
+ */
+extern Int __real_vgPlain_sigtimedwait_zero(const vki_sigset_t *set, vki_siginfo_t *info);
+extern Int __wrap_vgPlain_sigtimedwait_zero(const vki_sigset_t *set, vki_siginfo_t *info);
+
+Int __wrap_vgPlain_sigtimedwait_zero(const vki_sigset_t *set, vki_siginfo_t *info)
+{
+   if (process_state()->ended == PTSOFT_EXECING)
+      return 0;
+   return __real_vgPlain_sigtimedwait_zero(set, info);
 }
