@@ -18,7 +18,17 @@ static struct {
 	uint64_t rule;
 } cache[CACHE];
 
-static struct ptw_rule rule_of(uint64_t pc)
+static __attribute__((noinline)) struct ptw_rule learn(uint64_t pc, uint64_t at)
+{
+	struct ptw_rule rule = ptw_cfi_find(pc);
+	uint64_t word;
+	memcpy(&word, &rule, sizeof word);
+	__atomic_store_n(&cache[at].check, pc ^ word, __ATOMIC_RELAXED);
+	__atomic_store_n(&cache[at].rule, word, __ATOMIC_RELAXED);
+	return rule;
+}
+
+static inline struct ptw_rule rule_of(uint64_t pc)
 {
 	uint64_t at = (pc * 0x9e3779b97f4a7c15ull) >> 51, word;
 	struct ptw_rule rule;
@@ -28,11 +38,7 @@ static struct ptw_rule rule_of(uint64_t pc)
 		memcpy(&rule, &word, sizeof rule);
 		return rule;
 	}
-	rule = ptw_cfi_find(pc);
-	memcpy(&word, &rule, sizeof word);
-	__atomic_store_n(&cache[at].check, pc ^ word, __ATOMIC_RELAXED);
-	__atomic_store_n(&cache[at].rule, word, __ATOMIC_RELAXED);
-	return rule;
+	return learn(pc, at);
 }
 
 void ptw_unwind_forget(void)
@@ -70,35 +76,31 @@ static bool leave_signal(struct walk *w)
 	return true;
 }
 
-static bool leave(struct walk *w)
+/* The CFA by a rule that is not the usual register plus offset. */
+static bool unusual_cfa(struct walk *w, struct ptw_rule rule, uint64_t *ret)
+{
+	if (rule.cfa == PTW_CFA_RSP_DEREF)
+		return peek(w, w->sp + (uint64_t)(int64_t)rule.cfa_offset, ret);
+	if (rule.cfa == PTW_CFA_RBP_DEREF)
+		return peek(w, w->bp + (uint64_t)(int64_t)rule.cfa_offset, ret);
+	return false;
+}
+
+static inline bool leave(struct walk *w)
 {
 	struct ptw_rule rule = rule_of(w->pc - 1);
-	uint64_t cfa, bp = w->bp;
-	switch ((enum ptw_cfa)rule.cfa) {
-	case PTW_CFA_RSP:
-		cfa = w->sp + (uint64_t)(int64_t)rule.cfa_offset;
-		break;
-	case PTW_CFA_RBP:
-		cfa = w->bp + (uint64_t)(int64_t)rule.cfa_offset;
-		break;
-	case PTW_CFA_RSP_DEREF:
-		if (!peek(w, w->sp + (uint64_t)(int64_t)rule.cfa_offset, &cfa))
+	uint64_t cfa = (rule.cfa == PTW_CFA_RSP ? w->sp : w->bp) + (uint64_t)(int64_t)rule.cfa_offset;
+	uint64_t bp = w->bp;
+	if (__builtin_expect(rule.cfa != PTW_CFA_RSP && rule.cfa != PTW_CFA_RBP, 0)) {
+		if (rule.cfa == PTW_CFA_SIGNAL)
+			return leave_signal(w);
+		if (!unusual_cfa(w, rule, &cfa))
 			return false;
-		break;
-	case PTW_CFA_RBP_DEREF:
-		if (!peek(w, w->bp + (uint64_t)(int64_t)rule.cfa_offset, &cfa))
-			return false;
-		break;
-	case PTW_CFA_SIGNAL:
-		return leave_signal(w);
-	default:
-		return false;
 	}
 	if (cfa <= w->sp || !peek(w, cfa - 8, &w->pc))
 		return false;
-	if (rule.rbp == PTW_RBP_AT_CFA && !peek(w, cfa + (uint64_t)(int64_t)rule.rbp_offset, &bp))
-		return false;
-	if (rule.rbp == PTW_RBP_AT_RBP && !peek(w, w->bp + (uint64_t)(int64_t)rule.rbp_offset, &bp))
+	if (rule.rbp != PTW_RBP_SAME &&
+	    !peek(w, (rule.rbp == PTW_RBP_AT_CFA ? cfa : w->bp) + (uint64_t)(int64_t)rule.rbp_offset, &bp))
 		return false;
 	w->sp = cfa;
 	w->bp = bp;

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: MIT
+"""Build `_evl`: event lists to thunks with vector clocks (decode/src/evl*.c)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from build_tools import cffi_extension
+
+CDEF = """
+struct evl_clocks { uint64_t tsc0, tsc1; int64_t t0, t1; };
+struct evl_batch {
+    int32_t thread; uint32_t rows;
+    const int32_t *thunk; const uint16_t *operation; const uint8_t *flags; const uint64_t *object;
+    const int64_t *result, *t, *wait; const uint64_t *tsc, *marker;
+    const int32_t *clock_offsets; const uint32_t *clock; const int32_t *stack_offsets; const uint64_t *stack;
+};
+struct evl_counts { uint64_t rows, unfinished, corrupt, unread, lost, missing, inexact; };
+struct evl_decoder;
+struct evl_decoder *evl_decoder_create(const struct evl_clocks *clocks, uint64_t slack);
+void evl_decoder_destroy(struct evl_decoder *decoder);
+int evl_decoder_add(struct evl_decoder *decoder, const char *path, int32_t thread);
+int evl_decoder_next(struct evl_decoder *decoder, struct evl_batch *ret);
+void evl_decoder_counts(const struct evl_decoder *decoder, struct evl_counts *ret);
+void evl_decoder_thread_counts(const struct evl_decoder *decoder, uint32_t index, struct evl_counts *ret);
+"""
+
+
+def build(root: Path) -> list[Path]:
+    """Build the extension below `root`; returns its path."""
+    source = root / "decode/src"
+    return [cffi_extension(
+        root / "decode/ptweave/decode", "_evl", CDEF, '#include "evl.h"', sorted(source.glob("evl*.c")),
+        sorted(source.glob("evl*.h")), [], [source], remedy="install gcc and python3-dev")]
