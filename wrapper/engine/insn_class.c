@@ -43,9 +43,12 @@ static struct insn two_byte(const uint8_t *bytes, unsigned size, unsigned at, ui
       return simple(INSN_OTHER);
    if ((bytes[at] & 0xf0) == 0x80 && size - at >= 5)
       return relative(INSN_COND_JUMP, bytes, size, 4, ip);
-   if (bytes[at] == 0x05 || bytes[at] == 0x34)  /* syscall, sysenter */
+   switch (bytes[at]) {
+   case 0x05: case 0x07: case 0x34: case 0x35:  /* syscall, sysret, sysenter, sysexit */
       return simple(INSN_FAR);
-   return simple(INSN_OTHER);
+   default:
+      return simple(INSN_OTHER);
+   }
 }
 
 static struct insn group_ff(uint8_t modrm)
@@ -86,7 +89,8 @@ struct insn insn_classify(const uint8_t *bytes, unsigned size, uint64_t ip)
    }
    case 0xc2: case 0xc3:
       return simple(INSN_RETURN);
-   case 0xca: case 0xcb: case 0xcc: case 0xcd: case 0xcf: /* far return, int3, int n, iret */
+   case 0xca: case 0xcb: case 0xcc: case 0xcd: case 0xce: case 0xcf: /* far return, int3, int n, into, iret */
+   case 0x9a: case 0xea: case 0xf1:                                  /* far call, far jump, int1 */
       return simple(INSN_FAR);
    case 0xff:
       return at < size ? group_ff(bytes[at]) : simple(INSN_OTHER);
