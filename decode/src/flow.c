@@ -52,6 +52,7 @@ struct ptd_decoder {
     uint64_t sync;            /* offset of the PSB libipt was last synchronised at */
     uint64_t psb_taken;       /* a PSB before this offset is behind us: its events were taken */
     uint64_t behind;          /* offset up to which packets were read when the last path or event was complete */
+    uint64_t boundary;        /* the same, where a packet is known to begin */
     uint64_t ahead;           /* offset of a PSB read while failing, 0 none: decoding can go on there */
     uint32_t without_packet;  /* blocks since the last one that used a packet */
     struct open_gap gap;
@@ -72,6 +73,8 @@ static uint64_t decoder_offset(const struct ptd_decoder *decoder)
 static void settle(struct ptd_decoder *decoder)
 {
     decoder->behind = decoder_offset(decoder);
+    if (decoder->behind < decoder->slice.size) /* at the end libipt counts half a packet as read */
+        decoder->boundary = decoder->behind;
 }
 
 /* Take over the time libipt knows by now. */
@@ -168,13 +171,14 @@ static bool all_padding(const uint8_t *packets, uint64_t size)
     return true;
 }
 
-/* The slice is over: what libipt could not read of its end is a packet cut short. */
+/* The slice is over, but for a packet cut short at its end, of which libipt says nothing. */
 static void finish(struct ptd_decoder *decoder, struct ptd_rows *rows)
 {
-    uint64_t offset = decoder_offset(decoder);
-    if (offset < decoder->slice.size) {
+    const struct ptd_slice *slice = &decoder->slice;
+    uint64_t offset = ptd_packets_end(slice->packets, slice->size, decoder->boundary);
+    if (offset < slice->size) {
         open_gap(decoder, PTD_GAP_TRUNCATED, PTD_WHY_CUT_PACKET, offset, 0);
-        close_gap(decoder, rows, decoder->slice.size);
+        close_gap(decoder, rows, slice->size);
     }
     decoder->state = DONE;
 }
@@ -208,7 +212,7 @@ static void synchronise(struct ptd_decoder *decoder, struct ptd_rows *rows)
         give_up(decoder, rows);
         return;
     }
-    decoder->sync = sync;
+    decoder->sync = decoder->boundary = sync;
     if (first && all_padding(decoder->slice.packets, sync))
         decoder->gap.open = false;
     close_gap(decoder, rows, sync);

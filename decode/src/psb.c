@@ -64,7 +64,7 @@ static bool scan(struct pt_packet_decoder *decoder, uint64_t end)
     }
 }
 
-bool ptd_psb_only(const uint8_t *packets, uint64_t size, uint64_t psb, uint64_t end)
+static struct pt_packet_decoder *decoder_at(const uint8_t *packets, uint64_t size, uint64_t offset)
 {
     struct pt_config config;
     memset(&config, 0, sizeof config);
@@ -72,7 +72,29 @@ bool ptd_psb_only(const uint8_t *packets, uint64_t size, uint64_t psb, uint64_t 
     config.begin = (uint8_t *)(uintptr_t)packets;
     config.end = config.begin + size;
     struct pt_packet_decoder *decoder = pt_pkt_alloc_decoder(&config);
-    bool only = decoder && pt_pkt_sync_set(decoder, psb) >= 0 && scan(decoder, end);
+    if (decoder && pt_pkt_sync_set(decoder, offset) < 0) {
+        pt_pkt_free_decoder(decoder);
+        return NULL;
+    }
+    return decoder;
+}
+
+bool ptd_psb_only(const uint8_t *packets, uint64_t size, uint64_t psb, uint64_t end)
+{
+    struct pt_packet_decoder *decoder = decoder_at(packets, size, psb);
+    bool only = decoder && scan(decoder, end);
     pt_pkt_free_decoder(decoder);
     return only;
+}
+
+uint64_t ptd_packets_end(const uint8_t *packets, uint64_t size, uint64_t start)
+{
+    struct pt_packet_decoder *decoder = decoder_at(packets, size, start);
+    uint64_t end = start;
+    struct pt_packet packet;
+    while (decoder && pt_pkt_next(decoder, &packet, sizeof packet) >= 0)
+        if (pt_pkt_get_offset(decoder, &end) < 0)
+            break;
+    pt_pkt_free_decoder(decoder);
+    return end;
 }
