@@ -90,7 +90,7 @@ static int64_t find(const struct ptw_join *join, const struct ptw_call *call, co
 			continue;
 		if (inside(&rows[i], interval, join->slack))
 			return (int64_t)i;
-		if (nearby < 0 && enter < interval->next - join->slack)
+		if (nearby < 0 && enter < interval->next)
 			nearby = (int64_t)i;
 	}
 	return nearby;
