@@ -24,7 +24,7 @@ static int64_t to_ns(const struct ptw_clock *clock, uint64_t tsc)
 
 	if (span <= 0)
 		return cut(clock->t0);
-	scaled = ((__int128)tsc - clock->tsc0) * ((__int128)clock->t1 - clock->t0);
+	scaled = (__int128)cut((__int128)tsc - clock->tsc0) * cut((__int128)clock->t1 - clock->t0);
 	/* rounded down, as Python's // does */
 	return cut(clock->t0 + (scaled >= 0 ? scaled / span : -((-scaled + span - 1) / span)));
 }
@@ -90,7 +90,7 @@ static int64_t find(const struct ptw_join *join, const struct ptw_call *call, co
 			continue;
 		if (inside(&rows[i], interval, join->slack))
 			return (int64_t)i;
-		if (nearby < 0 && enter < interval->next - join->slack)
+		if (nearby < 0 && enter < interval->next)
 			nearby = (int64_t)i;
 	}
 	return nearby;

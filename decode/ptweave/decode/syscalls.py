@@ -37,7 +37,7 @@ from ptweave.decode.syscall_columns import KERNEL, Calls, to_batch
 _BLOCK = 1 << 17
 """Calls worked on at a time."""
 
-_SLACK_NS = 5_000  # clock error within which a kernel row counts as inside a call
+_SLACK_NS = 1_000  # clock error within which a kernel row counts as inside a call
 _TOLERANCE_NS = 1_000_000
 _SEARCH_NS = 5_000_000  # clock error looked for
 _EXECS = tuple(syscall_table.NUMBERS[name] for name in ("execve", "execveat"))
@@ -146,15 +146,25 @@ class _Joiner:
     def match(self, begin: int, end: int) -> npt.NDArray[np.int64]:
         """Row of each call in [begin, end), -1 for none; advances. Learns first how far the clocks are apart."""
         loose, _ = self._match(begin, end, 0, _SEARCH_NS, self._cursor[0])
-        found = loose >= 0
-        if found.any():
-            t_enter, _ = self.times(begin, end)
-            apart = self.rows["t_enter"][loose[found]] - t_enter[found]
-            self.shift = int(np.percentile(apart, 10))  # a row comes after its call began, by the engine's way there
-        shift = self.shift if abs(self.shift) > _SLACK_NS // 2 else 0
-        exact, cursor = self._match(begin, end, shift, _TOLERANCE_NS, self._cursor[0])
+        self.shift = self._apart(begin, end, loose)
+        exact, cursor = self._match(begin, end, self.shift, _TOLERANCE_NS, self._cursor[0])
         self._cursor[0] = cursor
         return exact
+
+    def _apart(self, begin: int, end: int, match: npt.NDArray[np.int64]) -> int:
+        """How far the kernel's clock is ahead, as far as it must be: rows begin and end within their calls.
+
+        Where lost rows leave no such number, as far as it was.
+        """
+        t_enter, t_exit = self.times(begin, end)
+        found = np.flatnonzero((match >= 0) & (t_exit != 0))
+        if not len(found):
+            return self.shift
+        rows = self.rows[match[found]]
+        most = float(np.percentile(rows["t_enter"] - t_enter[found], 10))
+        least = float(np.percentile(rows["t_exit"] - t_exit[found], 90))
+        shift = min(max(0.0, least), most)
+        return int(shift) if least <= most and abs(shift) <= _SEARCH_NS else self.shift
 
     def _match(self, begin: int, end: int, shift: int, tolerance: int,
                cursor: int) -> tuple[npt.NDArray[np.int64], int]:
@@ -186,8 +196,8 @@ class _Joiner:
     def rows_during(self, index: int) -> Rows:
         """The rows that began during a call."""
         times, end = self.rows["t_enter"], self.end(index)
-        first = bisect.bisect_left(times, self.begin(index) - _SLACK_NS)
-        return self.rows[first:None if end is None else bisect.bisect_right(times, end + _SLACK_NS, lo=first)]
+        first = bisect.bisect_left(times, self.begin(index))
+        return self.rows[first:None if end is None else bisect.bisect_right(times, end, lo=first)]
 
 
 def _joined(thread: int, log: Rows, rows: Rows, clocks: Clocks, tasks: TaskTable, spill: Spill,
