@@ -185,9 +185,10 @@ def test_a_supervisor_that_is_killed_leaves_a_bundle_that_can_be_decoded(tmp_pat
     child.kill()
     child.wait()
     end = time.monotonic() + 30
-    while not (tmp_path / "result").exists() and time.monotonic() < end:
+    result = tmp_path / "result"
+    while not (result.exists() and result.read_text()) and time.monotonic() < end:
         time.sleep(0.05)
-    assert (tmp_path / "result").read_text() == "unharmed\n", "the target goes on without its recorder"
+    assert result.read_text() == "unharmed\n", "the target goes on without its recorder"
     time.sleep(0.3)
     done = ptweave("decode", bundle)
     assert done.status == 1

@@ -10,12 +10,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from support.bpf import Recorded, Row, kernel_stream, needs_bpf, record
-from support.programs import compile_program
-from support.strace import Call, parse
 
 from ptweave.data.syscall_table import NUMBERS, SYSCALLS, errno_name
 from ptweave.wrapper.syscalls import Options, Variant
+from support.bpf import Recorded, Row, kernel_stream, needs_bpf, record
+from support.programs import compile_program
+from support.strace import Call, parse
 
 pytestmark = [pytest.mark.root, needs_bpf]
 
