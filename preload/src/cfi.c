@@ -253,6 +253,12 @@ struct machine {
 	const struct description *cie;
 };
 
+/* An offset in units of the data alignment; wraps instead of overflowing. */
+static int64_t scaled(const struct machine *m, uint64_t offset)
+{
+	return (int64_t)(offset * (uint64_t)m->cie->data_align);
+}
+
 /* One instruction. False: not understood, or the row for `pc` is complete (then c->at == c->end). */
 static bool step(struct machine *m, struct cursor *c, uint64_t pc)
 {
@@ -264,7 +270,7 @@ static bool step(struct machine *m, struct cursor *c, uint64_t pc)
 		delta = low;
 		goto advance;
 	case 0x80: /* offset */
-		saved_at_cfa(row, low, (int64_t)uleb(c) * m->cie->data_align);
+		saved_at_cfa(row, low, scaled(m, uleb(c)));
 		return !c->bad;
 	case 0xc0: /* restore */
 		same_again(row, &m->first, low);
@@ -291,11 +297,11 @@ static bool step(struct machine *m, struct cursor *c, uint64_t pc)
 		goto advance;
 	case 0x05: /* offset_extended */
 		number = uleb(c);
-		saved_at_cfa(row, number, (int64_t)uleb(c) * m->cie->data_align);
+		saved_at_cfa(row, number, scaled(m, uleb(c)));
 		return !c->bad;
 	case 0x11: /* offset_extended_sf */
 		number = uleb(c);
-		saved_at_cfa(row, number, sleb(c) * m->cie->data_align);
+		saved_at_cfa(row, number, scaled(m, (uint64_t)sleb(c)));
 		return !c->bad;
 	case 0x06: /* restore_extended */
 		same_again(row, &m->first, uleb(c));
@@ -334,7 +340,7 @@ static bool step(struct machine *m, struct cursor *c, uint64_t pc)
 		return !c->bad;
 	case 0x12: /* def_cfa_sf */
 		set_cfa_register(row, uleb(c));
-		row->cfa_offset = sleb(c) * m->cie->data_align;
+		row->cfa_offset = scaled(m, (uint64_t)sleb(c));
 		return !c->bad;
 	case 0x0d: /* def_cfa_register */
 		set_cfa_register(row, uleb(c));
@@ -343,7 +349,7 @@ static bool step(struct machine *m, struct cursor *c, uint64_t pc)
 		row->cfa_offset = (int64_t)uleb(c);
 		return !c->bad;
 	case 0x13: /* def_cfa_offset_sf */
-		row->cfa_offset = sleb(c) * m->cie->data_align;
+		row->cfa_offset = scaled(m, (uint64_t)sleb(c));
 		return !c->bad;
 	case 0x0f: /* def_cfa_expression */
 		cfa_expression(c, row);

@@ -9,7 +9,8 @@
  * `committed` says so to the supervisor.
  *
  * A handler may leave by siglongjmp and never return to the put it interrupted. The next put notices (its frame is
- * above the interrupted one's, on the same stack) and takes depth back; the abandoned record stays flagged.
+ * above the interrupted one's, on the same stack) and takes depth back; the abandoned record stays flagged, and a place
+ * that was reserved and has no size word yet is given one.
  *
  * x86-64 keeps stores in order; the atomics below say which orders matter.
  */
@@ -193,6 +194,43 @@ static bool abandoned(uintptr_t interrupted, uintptr_t now)
 	return interrupted <= now && now - interrupted < (8u << 20);
 }
 
+/* Make [at, end) of a list records that were never finished. */
+static void fill(struct ptw_writer *writer, uint64_t at, uint64_t end)
+{
+	while (at < end) {
+		uint64_t size = end - at < 2 * PTW_RECORD_SIZE ? end - at : PTW_RECORD_SIZE;
+		STORE(*(uint32_t *)(writer->data + at), (uint32_t)size | PTW_RECORD_OPEN);
+		at += size;
+	}
+}
+
+static bool plausible(uint32_t word)
+{
+	uint32_t size = word & ~(uint32_t)PTW_RECORD_OPEN;
+	return size >= PTW_RECORD_SIZE && size <= PTW_RECORD_SIZE + 8 * PTW_MAX_FRAMES && size % 8 == 0;
+}
+
+/* After a put was abandoned: give a reserved place without size word one, so that the list can be walked. */
+static void mend(struct ptw_writer *writer)
+{
+	struct ptw_list *list = writer->list;
+	if (!list)
+		return;
+	uint64_t at = LOAD(list->committed), end = LOAD(list->reserved), size;
+	for (end = end > PTW_LIST_SIZE ? PTW_LIST_SIZE : end; at < end; at += size) {
+		uint32_t word = LOAD(*(uint32_t *)(writer->data + at));
+		size = word & ~(uint64_t)PTW_RECORD_OPEN;
+		if (plausible(word))
+			continue;
+		size = end - at;
+		if (writer->pending && writer->pending <= size &&
+		    (writer->pending == size || plausible(LOAD(*(uint32_t *)(writer->data + at + writer->pending)))))
+			size = writer->pending;
+		fill(writer, at, at + size);
+		writer->pending = 0;
+	}
+}
+
 int ptw_writer_init(struct ptw_writer *writer, struct ptw_lists *lists, uint32_t tid, uint64_t serial, int liveness)
 {
 	*writer = (struct ptw_writer){.lists = lists, .tid = tid, .serial = serial, .liveness = liveness};
@@ -245,17 +283,25 @@ static unsigned char *reserve(struct ptw_writer *writer, uint32_t size)
 void ptw_writer_put(struct ptw_writer *writer, const struct ptw_record *record, const uint64_t *stack)
 {
 	uintptr_t frame = (uintptr_t)__builtin_frame_address(0);
-	if (++writer->depth > 1 && abandoned(writer->frame, frame))
+	uint32_t size = PTW_RECORD_SIZE + record->frames * 8u;
+	if (++writer->depth > 1 && abandoned(writer->frame, frame)) {
+		mend(writer);
 		writer->depth = 1;
-	if (writer->depth == 1)
+	}
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	bool outermost = writer->depth == 1;
+	if (outermost) {
 		writer->frame = frame;
+		writer->pending = size;
+	}
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 
-	uint32_t size = PTW_RECORD_SIZE + record->frames * 8u;
 	struct ptw_record *place = (struct ptw_record *)reserve(writer, size);
 	if (place) {
 		STORE(place->size, size | PTW_RECORD_OPEN);
 		__atomic_signal_fence(__ATOMIC_SEQ_CST);
+		if (outermost)
+			STORE(writer->pending, 0);
 		memcpy((unsigned char *)place + 4, (const unsigned char *)record + 4, PTW_RECORD_SIZE - 4);
 		memcpy(place + 1, stack, record->frames * 8u);
 		PUBLISH(place->size, size);

@@ -29,7 +29,9 @@ enum {
 #define PTW_LISTS_MAGIC 0x003154534c575450ull /* "PTWLST1\0" */
 #define PTW_LISTS_DATA (PTW_LISTS_HEAD + PTW_LIST_COUNT * 64)
 #define PTW_LISTS_BYTES (PTW_LISTS_DATA + (uint64_t)PTW_LIST_COUNT * PTW_LIST_SIZE)
+#ifndef PTW_PATIENCE_NS /* tests are less patient */
 #define PTW_PATIENCE_NS 5000000000ull
+#endif
 
 enum ptw_list_state {
 	PTW_LIST_FREE = 0,
@@ -79,6 +81,7 @@ struct ptw_writer {
 	uintptr_t frame; /* stack address of the outermost put under way */
 	uint32_t tid;
 	uint32_t depth;    /* puts under way: one, and those of handlers that interrupted it */
+	uint32_t pending;  /* size of the outermost put's record while its place may have no size word */
 	uint32_t dropping; /* the consumer was given up until it frees a list */
 	int liveness;      /* descriptor whose hang-up says that the consumer is gone; -1 none */
 };

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: MIT */
+/* Unit tests of the unwinder (preload/src/unwind.h), against libgcc's: backtrace(3) at the same place. */
+#define _GNU_SOURCE
+#include "event.h"
+#include "unwind.h"
+
+#include <alloca.h>
+#include <execinfo.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#define CHECK(condition)                                                              \
+	do {                                                                          \
+		if (!(condition)) {                                                   \
+			fprintf(stderr, "%s:%d: %s\n", __func__, __LINE__, #condition); \
+			exit(1);                                                      \
+		}                                                                     \
+	} while (0)
+
+#define NOINLINE __attribute__((noinline, noclone))
+
+static unsigned compared, deepest;
+
+/* Both unwinders from here. The frames above this function's caller must be the same, but for a signal's interrupted
+ * address, where ours says one more. */
+NOINLINE static void compare(unsigned max)
+{
+	void *theirs[PTW_MAX_FRAMES + 1];
+	uint64_t ours[PTW_MAX_FRAMES];
+	struct ptw_frame caller = PTW_CALLER;
+	int expected = backtrace(theirs, (int)max + 1) - 1; /* without this function */
+	unsigned count = ptw_unwind(&caller, 0, ours, max);
+	if (expected > (int)max)
+		expected = (int)max;
+	CHECK((int)count == expected);
+	for (unsigned i = 0; i < count; i++)
+		CHECK(ours[i] - (uint64_t)theirs[i + 1] <= 1);
+	compared++;
+	if (count > deepest)
+		deepest = count;
+}
+
+NOINLINE static void recurse(unsigned depth)
+{
+	if (depth)
+		recurse(depth - 1);
+	else
+		compare(PTW_MAX_FRAMES);
+	__asm__ volatile("");
+}
+
+static void plain_frames(void)
+{
+	for (unsigned depth = 0; depth < 80; depth++)
+		recurse(depth);
+	CHECK(deepest == PTW_MAX_FRAMES);
+}
+
+static int by_value(const void *a, const void *b)
+{
+	compare(PTW_MAX_FRAMES);
+	return *(const int *)a - *(const int *)b;
+}
+
+static void frames_of_libraries(void)
+{
+	int values[50];
+	for (int i = 0; i < 50; i++)
+		values[i] = i * 37 % 50;
+	qsort(values, 50, sizeof values[0], by_value);
+	CHECK(values[49] == 49 && compared > 50);
+}
+
+NOINLINE static void with_alloca(unsigned size, unsigned depth)
+{
+	volatile char *room = alloca(size);
+	room[0] = 1;
+	if (depth)
+		with_alloca(size * 3 % 977 + 1, depth - 1);
+	else
+		compare(PTW_MAX_FRAMES);
+	room[size - 1] = 1;
+}
+
+static void frames_of_variable_size(void)
+{
+	for (unsigned size = 1; size < 300; size += 7)
+		with_alloca(size, size % 20);
+}
+
+/* A local that wants more alignment than the stack has: the frame is reached through memory. */
+NOINLINE static void realigned(unsigned depth)
+{
+	volatile __attribute__((aligned(64))) char room[64];
+	volatile char *more = alloca(depth * 8 + 16);
+	room[0] = more[0] = 1;
+	CHECK(((uintptr_t)room & 63) == 0);
+	if (depth)
+		realigned(depth - 1);
+	else
+		compare(PTW_MAX_FRAMES);
+	room[1] = 1;
+}
+
+static void realigned_frames(void)
+{
+	for (unsigned depth = 0; depth < 12; depth++)
+		realigned(depth);
+}
+
+static volatile int handled;
+
+static void handler(int number)
+{
+	(void)number;
+	compare(PTW_MAX_FRAMES);
+	handled++;
+}
+
+static void on_fault(int number, siginfo_t *info, void *context)
+{
+	(void)number, (void)info;
+	ucontext_t *uc = context;
+	compare(PTW_MAX_FRAMES);
+	uc->uc_mcontext.gregs[REG_RIP] += 2; /* over the load, of two bytes */
+	handled++;
+}
+
+NOINLINE static void fault(const int *nowhere)
+{
+	__asm__ volatile("movl (%%rax), %%eax" : : "a"(nowhere) : "memory");
+}
+
+static void frames_below_signal_handlers(void)
+{
+	static char stack[65536];
+	stack_t other = {.ss_sp = stack, .ss_size = sizeof stack};
+	struct sigaction plain = {.sa_handler = handler}, faults = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO};
+	sigaction(SIGUSR1, &plain, NULL);
+	sigaction(SIGSEGV, &faults, NULL);
+	raise(SIGUSR1);
+	fault(NULL);
+	sigaltstack(&other, NULL);
+	plain.sa_flags = SA_ONSTACK;
+	faults.sa_flags |= SA_ONSTACK;
+	sigaction(SIGUSR1, &plain, NULL);
+	sigaction(SIGSEGV, &faults, NULL);
+	raise(SIGUSR1);
+	fault(NULL);
+	CHECK(handled == 4);
+}
+
+static void *in_thread(void *unused)
+{
+	recurse(10);
+	return unused;
+}
+
+static void frames_of_threads(void)
+{
+	pthread_t thread;
+	CHECK(pthread_create(&thread, NULL, in_thread, NULL) == 0);
+	pthread_join(thread, NULL);
+	CHECK(compared == 1);
+}
+
+/* Code without call frame information, as made at run time: the stack ends there, and nothing is guessed. */
+static void unknown_code_ends_the_stack(void)
+{
+	uint64_t ours[PTW_MAX_FRAMES], memory[64] = {0};
+	unsigned char *code = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct ptw_frame inside = {(uint64_t)code + 16, (uint64_t)memory, 0};
+	CHECK(ptw_unwind(&inside, 0, ours, PTW_MAX_FRAMES) == 1 && ours[0] == inside.pc);
+	inside.pc = 0xdeaddeaddeaddead; /* what coroutine libraries leave as a return address */
+	CHECK(ptw_unwind(&inside, 0, ours, PTW_MAX_FRAMES) == 1);
+}
+
+static void wild_registers_are_not_followed(void)
+{
+	uint64_t ours[PTW_MAX_FRAMES];
+	struct ptw_frame here = PTW_CALLER;
+	struct ptw_frame wild = {here.pc, here.sp, 0x123456789abc0};
+	CHECK(ptw_unwind(&wild, here.sp + 4096, ours, PTW_MAX_FRAMES) >= 1); /* bounded by the stack's end */
+	wild.sp = here.sp + 3;
+	CHECK(ptw_unwind(&wild, here.sp + 4096, ours, PTW_MAX_FRAMES) >= 1);
+}
+
+static void corrupt_unwind_sections_end_the_stack(void)
+{
+	unsigned char section[512];
+	srand(1);
+	for (unsigned round = 0; round < 200000; round++) {
+		for (unsigned i = 0; i < sizeof section; i++)
+			section[i] = (unsigned char)(rand() >> 7);
+		/* a plausible description at 0 and an entry at 64, so that some rounds get far */
+		uint32_t words[] = {56, 0};
+		memcpy(section, words, sizeof words);
+		memcpy(section + 8, "\1zR\0\1\170\20\1\33\14\7\10\220\1", 14);
+		uint32_t entry[] = {400, 68};
+		memcpy(section + 64, entry, sizeof entry);
+		int32_t start = 0, size = 4096;
+		memcpy(section + 72, &start, 4);
+		memcpy(section + 76, &size, 4);
+		section[80] = 0;
+		if (round % 4 == 0)
+			section[rand() % 90] ^= (unsigned char)(1 << rand() % 8);
+		ptw_cfi_rule(section, section + 64, section + sizeof section, (uint64_t)(section + 72) + 100);
+	}
+}
+
+static void forgetting_changes_nothing(void)
+{
+	recurse(5);
+	ptw_unwind_forget();
+	recurse(5);
+	CHECK(compared == 2);
+}
+
+#define CASE(name) {#name, name}
+static const struct {
+	const char *name;
+	void (*run)(void);
+} cases[] = {
+	CASE(plain_frames),
+	CASE(frames_of_libraries),
+	CASE(frames_of_variable_size),
+	CASE(realigned_frames),
+	CASE(frames_below_signal_handlers),
+	CASE(frames_of_threads),
+	CASE(unknown_code_ends_the_stack),
+	CASE(wild_registers_are_not_followed),
+	CASE(corrupt_unwind_sections_end_the_stack),
+	CASE(forgetting_changes_nothing),
+};
+
+int main(int count, char **words)
+{
+	void *prime[2];
+	backtrace(prime, 2); /* loads libgcc before signals come */
+	for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		if (count < 2)
+			puts(cases[i].name);
+		else if (strcmp(words[1], cases[i].name) == 0)
+			cases[i].run();
+	}
+	return 0;
+}

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: MIT
+"""Runs a program under libtthread with a ControlServer as its supervisor, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from ptweave.data import Bundle, Clocks, Ledger, Manifest
+from ptweave.decode.thunks import decode_thunks
+from ptweave.wrapper.control import ControlServer
+
+TIMEOUT = 120
+
+
+class Threads:
+    """Thread numbers as the supervisor gives them: dense, the same for a tid across exec."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[tuple[int, int], int] = {}
+
+    def __call__(self, pid: int, tid: int, tsc: int) -> int:
+        return self.numbers.setdefault((pid, tid), len(self.numbers))
+
+
+@dataclass
+class Traced:
+    """A finished run. `status` as subprocess gives it."""
+
+    bundle: Bundle
+    server: ControlServer
+    ledger: Ledger
+    status: int
+    out: bytes
+    err: str
+
+    def thunks(self) -> list[dict[str, object]]:
+        """Decoded thunks, in thread order."""
+        decode_thunks(self.bundle)
+        rows: list[dict[str, object]] = pq.read_table(self.bundle.decoded / "thunks.parquet").to_pylist()
+        return rows
+
+    def operations(self) -> dict[str, int]:
+        """How often each operation stands in the lists."""
+        counts: dict[str, int] = {}
+        for row in self.thunks():
+            counts[str(row["operation"])] = counts.get(str(row["operation"]), 0) + 1
+        return counts
+
+
+def new_bundle(folder: Path, name: str = "run.ptw") -> Bundle:
+    """A bundle whose clock is the identity: a TSC tick is a nanosecond."""
+    return Bundle.create(folder / name, Manifest(clocks=Clocks(0, 0, 1 << 40, 1 << 40)))
+
+
+def serve(server: ControlServer, until: Callable[[], bool], seconds: float = TIMEOUT) -> None:
+    """Let the server work until something is so."""
+    deadline = time.monotonic() + seconds
+    while not until():
+        assert time.monotonic() < deadline, "timed out"
+        select.select(server.fds(), [], [], 0.02)
+        server.service()
+
+
+def start(server: ControlServer, argv: list[str | Path], **more: object) -> subprocess.Popen[bytes]:
+    """Start a program in the server's environment."""
+    extra = more.pop("env", None) or {}
+    assert isinstance(extra, Mapping)
+    return subprocess.Popen([str(word) for word in argv], env={**os.environ, **extra, **server.environment()},
+                            **more)  # type: ignore[call-overload,no-any-return]
+
+
+def run_traced(folder: Path, argv: list[str | Path], *, name: str = "run.ptw", env: dict[str, str] | None = None,
+               cwd: Path | None = None) -> Traced:
+    """Run a program to its end under a server; its output goes through files, so no pipe can block it."""
+    bundle = new_bundle(folder, name)
+    server = ControlServer(bundle, Threads())
+    ledger = Ledger()
+    out, err = folder / f"{name}.out", folder / f"{name}.err"
+    try:
+        with out.open("wb") as one, err.open("wb") as two:
+            process = start(server, argv, stdin=subprocess.DEVNULL, stdout=one, stderr=two, env=env, cwd=cwd)
+            serve(server, lambda: process.poll() is not None)
+    finally:
+        server.finish(ledger)
+    bundle.save_ledger(ledger)
+    return Traced(bundle, server, ledger, process.returncode, out.read_bytes(), err.read_text(errors="replace"))

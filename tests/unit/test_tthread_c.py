@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: MIT
+"""The C parts of libtthread on their own: event lists, the object table, the unwinder."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.ctests import build, case_names, run_case
+
+IMPATIENT = ("-DPTW_PATIENCE_NS=300000000ull",)
+LISTS, OBJECTS = ("preload/src/lists.c",), ("preload/src/objects.c",)
+UNWIND = ("preload/src/unwind.c", "preload/src/cfi.c")
+
+
+@pytest.mark.parametrize("case", case_names("lists_test"))
+def test_lists(case: str) -> None:
+    run_case(build("lists_test", LISTS, "asan", IMPATIENT), case)
+
+
+@pytest.mark.parametrize("case", case_names("objects_test"))
+def test_objects(case: str) -> None:
+    run_case(build("objects_test", OBJECTS, "asan"), case)
+
+
+def test_lists_and_objects_have_no_data_race() -> None:
+    run_case(build("lists_test", LISTS, "tsan", IMPATIENT), "threads_lose_nothing_while_there_is_a_consumer")
+    run_case(build("objects_test", OBJECTS, "tsan"), "every_release_counts_once")
+
+
+@pytest.mark.parametrize("optimisation", ["-O0", "-O2"])
+@pytest.mark.parametrize("case", case_names("unwind_test"))
+def test_unwinder_agrees_with_libgcc(case: str, optimisation: str) -> None:
+    run_case(build("unwind_test", UNWIND, "", (optimisation,)), case)
+
+
+def test_unwind_sections_are_read_within_bounds() -> None:
+    run_case(build("unwind_test", UNWIND, "asan"), "corrupt_unwind_sections_end_the_stack")
