@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+from ptweave.decode.expand import Expansion, instruction_hash
 from support.pt_oracle import Oracle
 from support.random_program import random_run
 from support.trace_bundle import Decoded, TraceBundle
-
-from ptweave.decode.expand import Expansion, instruction_hash
 
 
 def addresses(decoded: Decoded) -> list[int]:

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
 from support.assembler import PROGRAMS, ROOT, compile_c
 from support.random_program import random_run
 

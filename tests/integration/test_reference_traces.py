@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
-from support.reference_traces import FOLDER, Case, cases, tracing_events
-from support.trace_bundle import Decoded
 
 from ptweave.decode.expand import Expansion
+from support.reference_traces import FOLDER, Case, cases, tracing_events
+from support.trace_bundle import Decoded
 
 CASES = cases()
 

@@ -13,12 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ptweave.data.manifest import Cpu
+from ptweave.decode.elf import PT_LOAD, Elf
 from support.assembler import ROOT
 from support.trace_bundle import Decoded, TraceBundle
-
-from ptweave.data.manifest import Cpu
-from ptweave.data.sideband import SidebandKind
-from ptweave.decode.elf import PT_LOAD, Elf
 
 FOLDER = Path(os.environ.get("PTWEAVE_PTDATA") or ROOT.parent / "shared" / "ptdata")
 ET_EXEC = 2

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from support.assembler import Code, assemble
 from support.pt_writer import PSB, PtWriter
 from support.random_program import Machine, random_run
@@ -170,7 +171,7 @@ def test_cut_at_every_byte_what_was_decoded_is_a_prefix(tmp_path: Path, machine:
     runs = Runs(tmp_path, machine.code)
     whole = expand(runs(packets), machine)
     assert whole == machine.executed
-    for size in range(0, min(len(packets), 260)):
+    for size in range(min(len(packets), 260)):
         decoded = runs(packets[:size], finished=False)
         part = expand(decoded, machine)
         # the last packet may be a FUP without what follows it: nothing after it is known, all before it is

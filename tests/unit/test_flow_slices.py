@@ -6,13 +6,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.assembler import Code, assemble
-from support.pt_writer import PtWriter
-from support.trace_bundle import Decoded, TraceBundle
 
 from ptweave.data.errors import BadInput
 from ptweave.data.sideband import SidebandKind
 from ptweave.decode.flow import decode_flow
+from support.assembler import Code, assemble
+from support.pt_writer import PtWriter
+from support.trace_bundle import Decoded, TraceBundle
 
 AT = 0x500000
 
