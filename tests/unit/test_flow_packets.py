@@ -202,9 +202,9 @@ def test_events_of_power_software_and_state_become_rows(tmp_path: Path, code: Co
     decoded = run(tmp_path, code, packets)
     found = {row["kind"]: row["detail"] for row in decoded.rows("pt_events")}
     assert found.pop("exec_mode") == 64
-    assert found == {"vmcs": 0x1000, "paging": 0x2000, "cbr": 33, "pwre": 0x301, "exstop": None,
-                     "pwrx": 0x10205, "mnt": 0x1122334455667788, "stop": None, "ptwrite": 0xABCDEF,
-                     "enabled": None, "disabled": None}
+    assert found == {"vmcs": 0x1000, "paging": 0x2000, "cbr": 33, "pwre": 0x301, "exstop": None, "pwrx": 0x10205,
+                     "mnt": 0x1122334455667788, "stop": None, "ptwrite": 0xABCDEF, "enabled": None,
+                     "disabled": None}
 
 
 def test_mwait_is_an_event_at_its_address(tmp_path: Path, code: Code) -> None:

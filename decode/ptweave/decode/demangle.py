@@ -30,7 +30,8 @@ def demangle(name: str) -> str:
     if plain.startswith("_R"):
         return _rust(plain) + suffix
     if plain.startswith("_ZN") and RUST_HASH.search(plain):
-        return _rust(plain).rpartition("::h")[0] + suffix
+        found = _rust(plain)
+        return (found.rpartition("::h")[0] or found) + suffix
     if plain.startswith(("_Z", "__Z")):
         return _cxx(plain) + suffix
     return name

@@ -35,13 +35,17 @@ class BadElf(ValueError):
 
 @dataclass(frozen=True)
 class Segment:
-    """A program header (PT_*): `size` bytes of the file at `offset` are loaded at `address`."""
+    """A program header (PT_*): `size` bytes of the file at `offset` are loaded at `address`.
+
+    It takes `memory` bytes there: more than the file has in data segments and in separate debug files.
+    """
 
     type: int
     flags: int
     offset: int
     address: int
     size: int
+    memory: int
 
 
 @dataclass(frozen=True)
@@ -104,10 +108,10 @@ class Elf:
         found = []
         for entry in self._table(layout, offset, stride, count):
             if self.is_64:
-                kind, flags, start, address, _physical, size, _memory, _align = entry
+                kind, flags, start, address, _physical, size, memory, _align = entry
             else:
-                kind, start, address, _physical, size, _memory, flags, _align = entry
-            found.append(Segment(kind, flags, start, address, size))
+                kind, start, address, _physical, size, memory, flags, _align = entry
+            found.append(Segment(kind, flags, start, address, size, memory))
         return found
 
     def _sections(self, offset: int, stride: int, count: int, names: int) -> list[Section]:
@@ -196,12 +200,12 @@ class Elf:
         """Which link-time addresses are in an executable segment."""
         inside = np.zeros(len(addresses), np.bool_)
         for segment in self._loaded(executable=True):
-            inside |= addresses - np.uint64(segment.address) < np.uint64(segment.size)
+            inside |= addresses - np.uint64(segment.address) < np.uint64(segment.memory)
         return inside
 
     def _loaded(self, *, executable: bool) -> list[Segment]:
         """The loaded segments, at most 64 of them: linkers make a handful."""
-        return [s for s in self.segments if s.type == PT_LOAD and s.size and bool(s.flags & PF_X) == executable][:64]
+        return [s for s in self.segments if s.type == PT_LOAD and bool(s.flags & PF_X) == executable][:64]
 
 
 def notes(data: memoryview) -> Iterator[tuple[bytes, int, bytes]]:

@@ -78,14 +78,27 @@ def _sorted(elf: Elf, table: Any) -> Lines:
     addresses = _column(table.address, count, "uint64_t", np.uint64)
     ends = _column(table.end, count, "uint8_t", np.uint8).astype(np.bool_)
     # tables of code the linker dropped begin at address 0, outside of any code: their rows must not hide others
-    row = np.flatnonzero(elf.executable(addresses) | (ends & elf.executable(addresses - np.uint64(1))))
-    # where one sequence ends and another begins, the beginning counts; else the last row at an address does
-    order = row[np.lexsort((row, ~ends[row], addresses[row]))]
+    kept = np.flatnonzero(elf.executable(addresses) | (ends & elf.executable(addresses - np.uint64(1))))
+    addresses, ends = addresses[kept], ends[kept]
+    order = _order(addresses, ends)
     starts = _column(table.file_starts, table.file_count, "size_t", np.uint64).copy()
     names = _Names(bytes(ffi.buffer(table.names, table.names_size)) if table.names_size else b"", starts)
-    return Lines(addresses[order], _column(table.file, count, "int32_t", np.int32)[order],
-                 _column(table.line, count, "int32_t", np.int32)[order], ends[order], names, table.bad_units,
+    return Lines(addresses[order], _column(table.file, count, "int32_t", np.int32)[kept][order],
+                 _column(table.line, count, "int32_t", np.int32)[kept][order], ends[order], names, table.bad_units,
                  bool(table.full))
+
+
+def _order(addresses: Addresses, ends: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+    """Rows by address; at the same address those of the sequence that begins earlier, its end included, come first.
+
+    So the last row at an address is of the sequence that goes on there, or the end when none does.
+    """
+    if not len(addresses):
+        return np.zeros(0, np.int64)
+    sequence = np.concatenate(([0], np.cumsum(ends)[:-1]))
+    begins = addresses[np.flatnonzero(np.concatenate(([True], sequence[1:] != sequence[:-1])))]
+    by_sequence = np.lexsort((np.arange(len(addresses)), begins[sequence]))
+    return by_sequence[np.argsort(addresses[by_sequence], kind="stable")]
 
 
 class _Names(Sequence[str]):
