@@ -171,7 +171,8 @@ def test_across_a_gap_nothing_is_placed_wrongly(seed: int, hole: tuple[int, int]
         merge_run(bundle)
         wrong, exact, could = wrong_and_exact(bundle, logged, place)
         assert wrong == 0
-        assert exact >= 0.99 * could
+        # the kernel's calls have no number: a run of a few before the gap may fit in more than one place
+        assert exact >= (0.99 if indexed else 0.9) * could
         for stream in ("placed/syscalls", "placed/thunks"):
             assert bundle.ledger()[stream].balanced
 

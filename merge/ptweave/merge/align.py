@@ -10,6 +10,7 @@ own identity where both sides know it, and time with a tolerance); otherwise the
 
 from __future__ import annotations
 
+import bisect
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ SLACK_NS = 100_000
 
 _NEIGHBOURHOOD_NS = 1_000_000_000  # shifts are looked for this far around a run
 _SCREEN = 64  # occurrences compared first
+_PASSES = 4  # a certain run narrows what its neighbours can be
 _WORK = 1 << 24  # comparisons a run may cost before it is left to time
 
 
@@ -96,16 +98,21 @@ class Aligner:
         self._broken = len(gaps) > 0
         self._starts_whole = self._trusted and not (len(cuts) and cuts[0] == 0)
         self._result = Placement(np.full(len(records), -1, np.int64), np.zeros(len(records), np.bool_))
-        self._certain = 0  # records before this one are behind the last certain one
+        self._claimed: list[tuple[int, int, int]] = []  # certain runs: first occurrence, first record, record after
         self._guessed = 0
 
     def run(self) -> Placement:
         """Place the records."""
-        for number, run in enumerate(self._runs):
-            if number == 0 and self._starts_whole:
-                self._from_the_start(run)
-            else:
-                self._anywhere(run)
+        open_runs = self._runs
+        if self._starts_whole and open_runs:
+            open_runs = [*self._from_the_start(open_runs[0]), *open_runs[1:]]
+        for _ in range(_PASSES):
+            left = [run for run in open_runs if not self._anywhere(run)]
+            if len(left) == len(open_runs):
+                break
+            open_runs = left
+        for run in open_runs:
+            self._by_time(run)
         return self._result
 
     def _claim(self, record: int, run: _Run) -> None:
@@ -114,10 +121,19 @@ class Aligner:
         here = slice(record, record + count)
         self._result.occurrence[here] = np.arange(run.first, run.first + count)
         self._result.exact[here] = True
-        self._certain = record + count
+        bisect.insort(self._claimed, (run.first, record, record + count))
 
-    def _from_the_start(self, run: _Run) -> None:
-        """The first run of a thread recorded from its beginning: record by record, as long as they fit."""
+    def _limits(self, run: _Run) -> tuple[int, int]:
+        """Records between the certain ones of the runs before and after."""
+        after = bisect.bisect(self._claimed, (run.first, 0, 0))
+        return (self._claimed[after - 1][2] if after else 0,
+                self._claimed[after][1] if after < len(self._claimed) else len(self._records))
+
+    def _from_the_start(self, run: _Run) -> list[_Run]:
+        """The first run of a thread recorded from its beginning: record by record, as long as they fit.
+
+        Returns what is still to be aligned.
+        """
         count = min(len(run), len(self._records))
         records, places = np.arange(count), np.arange(run.first, run.first + count)
         fits = self._match(records, places)
@@ -126,13 +142,10 @@ class Aligner:
         ends_well = self._broken or abs(len(run) - len(self._records)) <= 1
         if broken == count and ends_well and self._few(self._disagree(records, places)):
             self._claim(0, run)
-        elif broken == count:
-            self._anywhere(run)
-        else:
-            # something is missing that no gap tells of: it may be missing before the first misfit, too
-            if broken:
-                self._anywhere(_Run(run.first, run.first + broken))
-            self._anywhere(_Run(run.first + broken, run.last))
+            return []
+        # something is missing that no gap tells of: it may be missing before the first misfit, too
+        parts = [_Run(run.first, run.first + broken), _Run(run.first + broken, run.last)]
+        return [part for part in parts if len(part)]
 
     @staticmethod
     def _few(wrong: Bools) -> bool:
@@ -143,24 +156,25 @@ class Aligner:
             return np.zeros(len(records), np.bool_)
         return ~self._agree(records, places)
 
-    def _anywhere(self, run: _Run) -> None:
-        """A run behind a gap: every shift that is possible; certain if there is one only."""
+    def _anywhere(self, run: _Run) -> bool:
+        """Claim the only shift a run behind a gap can have; False when there is none, or more than one."""
         possible = []
         for shift in self._shifts(run):
             if self._possible(run, shift):
                 possible.append(shift)
                 if len(possible) > 1:
                     break
-        if len(possible) == 1 and self._complete:
-            self._claim(possible[0], run)
-        else:
-            self._by_time(run)
+        if len(possible) != 1 or not self._complete:
+            return False
+        self._claim(possible[0], run)
+        return True
 
     def _shifts(self, run: _Run) -> Iterator[int]:
         """First records a run may begin with, few enough to try; nothing when there are too many."""
         records, occurrences = self._records, self._occurrences
         low, high = occurrences.low[run.first], occurrences.high[run.last - 1]
-        first, last = self._certain, len(records) - len(run)
+        first, last = self._limits(run)
+        last -= len(run)
         if low > NO_TIME:
             first = max(first, int(np.searchsorted(records.end, low - _NEIGHBOURHOOD_NS)))
         if high < FAR - _NEIGHBOURHOOD_NS:
@@ -198,8 +212,9 @@ class Aligner:
     def _by_time(self, run: _Run) -> None:
         """Place what lies in the run's time at the occurrence whose time it is, in order; nothing is certain."""
         low, high = self._occurrences.low[run.first:run.last], self._occurrences.high[run.first:run.last]
-        first = max(self._certain, self._guessed, int(np.searchsorted(self._records.end, low[0])))
-        last = int(np.searchsorted(self._records.begin, high[-1], side="right"))
+        first, last = self._limits(run)
+        first = max(first, self._guessed, int(np.searchsorted(self._records.end, low[0])))
+        last = min(last, int(np.searchsorted(self._records.begin, high[-1], side="right")))
         if last <= first:
             return
         wanted = np.searchsorted(high, self._records.begin[first:last])

@@ -46,7 +46,7 @@ from ptweave.merge.scratch import Scratch
 from ptweave.merge.syscalls import SystemCalls, ThreadCalls
 from ptweave.merge.tables import I32, I64, U64, ThreadRows, numbers, table_files
 from ptweave.merge.tasks import Tasks, load_tasks
-from ptweave.merge.threads import thread_table
+from ptweave.merge.threads import start_routines, thread_table
 from ptweave.merge.thunks import Thunks
 from ptweave.merge.walk import Walker
 
@@ -99,8 +99,8 @@ class _Merge:
         self._syscalls = self._load_syscalls()
         self._thunks = self._load_thunks()
         self._program.compile()
-        starts = self._walk_threads()
-        self._write(starts)
+        self._walk_threads()
+        self._write()
         self._account()
 
     # --- inputs ---------------------------------------------------------------------------------------------------
@@ -158,8 +158,7 @@ class _Merge:
         parts = [numbers(batch, "seq") for batch in self._gap_rows.batches(thread)]
         return np.unique(np.concatenate([np.empty(0, np.int64), *parts]))
 
-    def _walk_threads(self) -> dict[int, str]:
-        """Walk all threads; returns the start routines found."""
+    def _walk_threads(self) -> None:
         threads = self._flow.threads()
         self._total = 2 * self._flow.rows
         with ExitStack() as files:
@@ -176,7 +175,6 @@ class _Merge:
             with TableWriter(self._bundle.tables, STACKS) as stacks:
                 walker.write_stacks(stacks)
             self._folds = walker.folds
-        return {}
 
     def _walk_thread(self, thread: int, walker: Walker, sink: Any) -> None:
         gaps = self._gaps(thread)
@@ -224,8 +222,11 @@ class _Merge:
 
     # --- outputs --------------------------------------------------------------------------------------------------
 
-    def _write(self, starts: dict[int, str]) -> None:
+    def _write(self) -> None:
         bundle = self._bundle
+        starts = start_routines(bundle, self._tasks, self._program, self._addresses)
+        if self._syscalls:
+            self._tasks.learn_exits(self._syscalls.exits)
         write_table(bundle.tables, THREADS, thread_table(bundle, self._tasks, self._program, starts))
         if bundle.sideband.exists():
             write_table(bundle.tables, PROCESSES, self._tasks.process_table())

@@ -27,7 +27,10 @@ FILE = "syscalls.parquet"
 RT_SIGRETURN = 15
 EXEC = (59, 322)  # execve, execveat
 
-_COLUMNS = ["thread", "index", "t_enter", "t_exit", "number", "ip", "result"]
+EXIT_GROUP = 231
+
+_COLUMNS = ["thread", "index", "t_enter", "t_exit", "number", "ip", "result", "pid", "args"]
+_KERNEL = ("syscalls", "syscalls/kernel")  # accounts of the kernel's record
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,7 @@ class SystemCalls:
     def __init__(self, bundle: Bundle, program: Program | None, addresses: Addresses | None, ledger: Ledger) -> None:
         self._program = program
         self._addresses = addresses
-        self._complete = "syscalls" not in ledger or not ledger["syscalls"].total_lost
+        self._complete = not any(name in _KERNEL and stream.total_lost for name, stream in ledger)
         with open_parquet(bundle.decoded / FILE, DECODED_SYSCALLS) as file:
             table = file.read(columns=_COLUMNS, use_threads=False)
         self._index = numbers(table, "index", -1)
@@ -61,6 +64,7 @@ class SystemCalls:
         self._has_ip = table.column("ip").is_valid().to_numpy()
         failed = numbers(table, "result", 0) < 0
         self._replaced = np.isin(self._number, EXEC) & ~failed
+        self.exits = _exits(table, self._number == EXIT_GROUP)
         self._rows = Grouped.by(numbers(table, "thread", -1), self._index, self._enter)
         self.places = Places.nowhere(len(table))
 
@@ -145,6 +149,12 @@ class SystemCalls:
                      "order by thread nulls last, placement.seq nulls last, t_enter, file_row_number")
             for batch in scratch.batches(FILE, query, placement=placement):
                 writer.write(_conform(pa.table(batch)))
+
+
+def _exits(table: pa.Table, here: Bools) -> dict[int, int]:
+    """pid → what it gave exit_group."""
+    last = table.select(["pid", "args"]).filter(pa.array(here)).to_pylist()
+    return {row["pid"]: row["args"][0] for row in last if row["pid"] is not None and row["args"]}
 
 
 def _conform(table: pa.Table) -> pa.Table:

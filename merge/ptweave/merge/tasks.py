@@ -63,8 +63,15 @@ class Tasks:
         task = self.threads.get(thread)
         if task is None:
             return None
-        ended = [process for process in self.processes if process.pid == task.pid]
-        return ended[-1].exit_status if ended else None
+        images = [process for process in self.processes if process.pid == task.pid]
+        return max(images, key=lambda process: process.space).exit_status if images else None
+
+    def learn_exits(self, codes: dict[int, int]) -> None:
+        """Wait statuses of processes whose end nobody waited for, from what they gave exit_group (by pid)."""
+        last = {process.pid: process for process in sorted(self.processes, key=lambda process: process.space)}
+        for pid, process in last.items():
+            if process.exit_status is None and pid in codes:
+                process.exit_status = (codes[pid] & 0xff) << 8
 
     def process_table(self) -> pa.Table:
         """The table `processes`."""
