@@ -252,10 +252,10 @@ static int advance(struct evl_decoder *d, struct thread *t)
 
 static int64_t to_ns(const struct evl_clocks *c, uint64_t tsc)
 {
-	__int128 span = (__int128)c->tsc1 - c->tsc0;
-	if (span <= 0)
+	__int128 span = (__int128)c->tsc1 - c->tsc0, time = (__int128)c->t1 - c->t0;
+	if (span <= 0 || time < 0 || time > INT64_MAX / 2)
 		return c->t0;
-	__int128 product = ((__int128)tsc - c->tsc0) * (c->t1 - c->t0), quotient = product / span;
+	__int128 product = ((__int128)tsc - c->tsc0) * time, quotient = product / span;
 	if (product % span < 0)
 		quotient--; /* floor */
 	return (int64_t)((uint64_t)c->t0 + (uint64_t)quotient);

@@ -78,10 +78,12 @@ int evl_rows_add(struct evl_rows *rows, const struct evl_row *row, const struct 
 	rows->marker[n] = row->marker;
 	rows->clock_offsets[n] = (int32_t)rows->clocks;
 	rows->stack_offsets[n] = (int32_t)rows->stacks;
-	memset(rows->clock + rows->clocks, 0, width * sizeof *rows->clock);
+	if (width)
+		memset(rows->clock + rows->clocks, 0, width * sizeof *rows->clock);
 	for (uint32_t i = 0; i < used; i++)
 		rows->clock[rows->clocks + (uint32_t)numbers[i]] = clock->value[i];
-	memcpy(rows->stack + rows->stacks, stack, frames * sizeof *rows->stack);
+	if (frames)
+		memcpy(rows->stack + rows->stacks, stack, frames * sizeof *rows->stack);
 	rows->clocks += width;
 	rows->stacks += frames;
 	rows->rows = n + 1;

@@ -122,7 +122,9 @@ static bool read_cie(const uint8_t *start, const uint8_t *limit, struct descript
 		;
 	if (c.bad || (version != 1 && version != 3))
 		return false;
-	*ret = (struct description){.code_align = uleb(&c), .data_align = sleb(&c), .encoding = PE_ABSPTR};
+	*ret = (struct description){.encoding = PE_ABSPTR};
+	ret->code_align = uleb(&c);
+	ret->data_align = sleb(&c);
 	if ((version == 1 ? take(&c, 1) : uleb(&c)) != REGISTER_RETURN)
 		return false;
 	if (augmentation[0] == 'z') {
