@@ -224,7 +224,7 @@ def test_a_full_disk_keeps_what_fitted_and_says_what_is_missing(tmp_path: Path) 
         pytest.skip("mounting a small tmpfs needs root")
     small = tmp_path / "small"
     small.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=12m", "tmpfs", small], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", small], check=True)
     try:
         done = ptweave("wrap", "-o", small / "run.ptw", "--", sys.executable, "-c",
                        "print(sum(hash(str(i)) % 7 == 0 for i in range(600000)) > 0)")
@@ -240,6 +240,8 @@ def test_a_full_disk_keeps_what_fitted_and_says_what_is_missing(tmp_path: Path) 
     assert ptweave("merge", roomy).status == 1
     lost = ptweave("query", roomy, "--format", "csv", "select count(*) as n from gaps where kind = 'lost'")
     assert int(lost.out.split()[1]) >= 1
+    count = ptweave("query", roomy, "--format", "csv", "select sum(instructions)::bigint as n from threads")
+    assert int(count.out.split()[1]) > 1_000_000, "what fitted is decoded"
 
 
 def test_without_ebpf_the_run_goes_on_and_says_what_it_lacks(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ file that was mapped (device, inode, and where known time and size).
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import stat
@@ -18,6 +19,8 @@ SIZE_MAX = 4 << 30
 CHUNK = 1 << 20
 NOTE_MAX = 1 << 16
 GNU_BUILD_ID = 3
+COPY_TRIES = 3
+"""How often a file is copied onto a full disk."""
 _PT_NOTE = 4
 
 
@@ -50,6 +53,7 @@ class ImageStore:
         self._names: dict[tuple[int, int, int, int], str] = {}
         self._latest: dict[tuple[int, int], str] = {}
         self._digests: dict[str, str] = {}
+        self._refused: dict[tuple[int, int, int, int], int] = {}
         self.kept = 0
 
     def keep(self, file: MappedFile) -> str | None:
@@ -65,7 +69,9 @@ class ImageStore:
                 continue
             try:
                 if _is_same(os.fstat(fd), file, exact):
-                    name = self._copy(fd)
+                    name = self._copy_or_give_up(fd, file)
+                    if name is None:
+                        return None
                     self._names[file.identity] = name
                     self._latest[file.dev, file.inode] = name
                     return name
@@ -90,6 +96,19 @@ class ImageStore:
         copy = f"F{file.dev:x}.{file.inode:x}.{file.mtime_ns:x}.{file.size:x}"
         mapped = Path(f"/proc/{file.pid}/map_files/{file.start:x}-{file.end:x}")
         return [(Path(file.path), True, False), (self._copies / copy, False, False), (mapped, True, True)]
+
+    def _copy_or_give_up(self, fd: int, file: MappedFile) -> str | None:
+        """None: the disk is full, and was so the last time: it is not tried again and again."""
+        if self._refused.get(file.identity, 0) >= COPY_TRIES:
+            return None
+        try:
+            return self._copy(fd)
+        except OSError as error:
+            (self._folder / ".partial").unlink(missing_ok=True)
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                raise
+            self._refused[file.identity] = self._refused.get(file.identity, 0) + 1
+            return None
 
     def _copy(self, fd: int) -> str:
         partial = self._folder / ".partial"

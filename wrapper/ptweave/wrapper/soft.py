@@ -134,6 +134,8 @@ class Spool:
         self.poll()
         for space in self._order:
             self._end(space)
+        for copy in self._spool.glob("F*"):  # room for what follows, should the disk be full
+            copy.unlink()
         for thread, streams in sorted(self._streams_of.items()):
             join_streams(self._bundle.trace, thread, streams, ledger)
         rows = [row for space in self._order for row in self._rows(space)]
@@ -286,7 +288,7 @@ class Spool:
                    lost={"no file could be made for it": sum(state.streams_lost for state in states)})
         missing = {str(row["path"]) for row in rows if row["kind"] is SidebandKind.MAP and row["image"] is None}
         ledger.add("images", "files", stored=self._images.kept,
-                   lost={"gone before it could be copied": len(missing)})
+                   lost={"gone, or no room for it": len(missing)})
 
 
 def _tsc(row: dict[str, object]) -> int:

@@ -41,9 +41,9 @@ GRACE_SECONDS = 2.0
 NOTICE_SECONDS = 2.0
 LOCK = ".lock"
 SPOOL = "spool"
-RESERVE = ".reserve"
-RESERVE_BYTES = 4 << 20
-"""Room kept free while recording, so that a full disk still takes what closes the bundle."""
+RESERVES = {".reserve": 4 << 20, ".reserve-last": 256 << 10}
+"""Room kept free while recording, so that a full disk still takes what closes the bundle: the first for the parts'
+last bytes, the second for ledger and manifest."""
 
 
 @dataclass
@@ -93,15 +93,19 @@ def lock(bundle: Bundle) -> int:
 
 
 def _reserve(bundle: Bundle) -> None:
-    path = bundle.path / RESERVE
-    fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-    try:
-        os.posix_fallocate(fd, 0, RESERVE_BYTES)
-    except OSError as error:
-        raise MachineLacks(f"not even {RESERVE_BYTES >> 20} MiB are free ({error.strerror})", where=str(bundle.path),
-                           remedy="make room, or choose another place with -o") from error
-    finally:
-        os.close(fd)
+    for name, size in RESERVES.items():
+        fd = os.open(bundle.path / name, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        try:
+            os.posix_fallocate(fd, 0, size)
+        except OSError as error:
+            raise MachineLacks(f"not even {sum(RESERVES.values()) >> 20} MiB are free ({error.strerror})",
+                               where=str(bundle.path), remedy="make room, or choose another place with -o") from error
+        finally:
+            os.close(fd)
+
+
+def _release_reserve(bundle: Bundle, name: str) -> None:
+    (bundle.path / name).unlink(missing_ok=True)
 
 
 def _remember_folder(bundle: Bundle, environment: dict[str, str]) -> None:
@@ -287,12 +291,14 @@ class _Session:
 
     def close(self) -> Ledger:
         ledger = Ledger()
-        (self.bundle.path / RESERVE).unlink(missing_ok=True)
+        first, last = RESERVES
+        _release_reserve(self.bundle, first)
         for part in self.parts:
             finish(part, ledger)
         for part in self.parts:
             if part.broken:
                 self.lack(f"{part.name}: recording stopped early: {part.broken}")
+        _release_reserve(self.bundle, last)
         return ledger
 
 
@@ -367,13 +373,14 @@ def repair(bundle: Bundle) -> bool:
 
     Raises BadInput while the recording is still going on.
     """
-    if bundle.manifest.state is not State.RECORDING:
+    if bundle.manifest.state is not State.RECORDING and not (bundle.path / SPOOL).exists():
         return False
     holder = lock(bundle)
     try:
         ledger = bundle.ledger()
         _remove_folder(bundle)
-        (bundle.path / RESERVE).unlink(missing_ok=True)
+        for name in RESERVES:
+            _release_reserve(bundle, name)
         folder = bundle.path / SPOOL
         if folder.is_dir():
             Spool(bundle, folder, TaskRegistry()).finish(ledger)
