@@ -17,12 +17,7 @@ from support.pt_writer import PtWriter
 
 FILLERS = ("nop", "xor %eax, %eax", "lea 8(%rax,%rbx,4), %rcx", "movabs $0x1122334455667788, %r10", "mov %r8, %r9",
            "movl $7, 0x12345678(%rsp)", "lock incl (%rdi)", "rep movsb", "pxor %xmm3, %xmm4",
-<<<<<<< HEAD
-           "vaddps %ymm1, %ymm2, %ymm3",
-           "nopw 0x0(%rax,%rax,1)", "cpuid", "imul $3, %rdx, %rdx")
-=======
            "vaddps %ymm1, %ymm2, %ymm3", "nopw 0x0(%rax,%rax,1)", "cpuid", "imul $3, %rdx, %rdx")
->>>>>>> decode
 
 
 class Kind(Enum):
