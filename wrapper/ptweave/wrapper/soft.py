@@ -244,7 +244,7 @@ class Spool:
             self._row(space, SidebandKind.THREAD_EXIT, record.tsc, tid=stream.tid, thread=stream.thread)
             self._tasks.exit(space.pid, stream.tid, record.tsc)
         row["thread"] = stream.thread
-        stream.places.append((record.value[1], row))
+        stream.places.append((record.value[2 if record.kind is Kind.THREAD_EXIT else 1], row))
 
     # --- finishing --------------------------------------------------------------------------------------------
 
