@@ -2,14 +2,17 @@
 /*
  * Decodes one thread's trace with libipt's instruction decoder and prints what ran:
  *
- *     count N hash H errors E syscalls S
+ *     count N hash H errors E syscalls S ip N
+ *
+ * one line for each program image that the thread ran (an exec begins another).
  *
  * usage: check_trace [-b] [-d DUMP] [-x IP] TRACE PLAN
  *     -b       use the block decoder: its count must be the same (the hash is 0)
  *     -d DUMP  write every instruction's address, a line each
- *     -x IP    also print how often the instruction at IP (hex) ran: `ip N`
+ *     -x IP    the instruction (hex address) whose executions `ip N` counts
  *
- * PLAN has a line for each slice of the trace and each piece of code in it:
+ * PLAN has a line for each image, each slice of the trace in it, and each piece of code in that:
+ *     image
  *     slice BEGIN END
  *     code ADDR SIZE OFFSET FILE
  *
@@ -177,8 +180,18 @@ static void add_code(struct check *check, struct pt_image *image, const char *li
       die("cannot be added", line);
 }
 
-static void run(struct check *check, const char *path)
+static void print(struct check *check)
 {
+   printf("count %" PRIu64 " hash %016" PRIx64 " errors %" PRIu64 " syscalls %" PRIu64 " ip %" PRIu64 "\n",
+          check->count, check->hash, check->errors, check->syscalls, check->hits);
+   check->count = check->hash = check->errors = check->syscalls = check->hits = 0;
+}
+
+/* Returns the errors of all images. */
+static uint64_t run(struct check *check, const char *path)
+{
+   uint64_t errors = 0;
+   int images = 0;
    struct pt_image *image = NULL;
    uint64_t begin = 0, end = 0;
    char line[8192];
@@ -188,10 +201,16 @@ static void run(struct check *check, const char *path)
       die("cannot be read", path);
    while (fgets(line, sizeof line, plan)) {
       line[strcspn(line, "\n")] = '\0';
-      if (strncmp(line, "slice", 5) == 0) {
-         if (image)
-            decode(check, begin, end, image);
+      if (image && (line[0] == 's' || line[0] == 'i')) {
+         decode(check, begin, end, image);
          pt_image_free(image);
+         image = NULL;
+      }
+      if (strcmp(line, "image") == 0) {
+         errors += check->errors;
+         if (images++)
+            print(check);
+      } else if (strncmp(line, "slice", 5) == 0) {
          image = pt_image_alloc(NULL);
          if (sscanf(line, "slice %" SCNx64 " %" SCNx64, &begin, &end) != 2 || end > check->size)
             die("bad line", line);
@@ -203,11 +222,15 @@ static void run(struct check *check, const char *path)
       decode(check, begin, end, image);
    pt_image_free(image);
    fclose(plan);
+   errors += check->errors;
+   print(check);
+   return errors;
 }
 
 int main(int argc, char **argv)
 {
    struct check check = { .wanted = UINT64_MAX };
+   uint64_t errors;
    int i;
 
    for (i = 1; i < argc && argv[i][0] == '-'; i++) {
@@ -225,15 +248,10 @@ int main(int argc, char **argv)
    check.cache = pt_iscache_alloc(NULL);
    pt_iscache_set_limit(check.cache, 1u << 30);
    load_trace(&check, argv[i]);
-   run(&check, argv[i + 1]);
-   printf("count %" PRIu64 " hash %016" PRIx64 " errors %" PRIu64 " syscalls %" PRIu64, check.count, check.hash,
-          check.errors, check.syscalls);
-   if (check.wanted != UINT64_MAX)
-      printf(" ip %" PRIu64, check.hits);
-   printf("\n");
+   errors = run(&check, argv[i + 1]);
    if (check.dump)
       fclose(check.dump);
    pt_iscache_free(check.cache);
    free(check.trace);
-   return check.errors != 0;
+   return errors != 0;
 }

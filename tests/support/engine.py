@@ -6,11 +6,15 @@ from __future__ import annotations
 import os
 import subprocess
 import threading
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from ptweave.data import Bundle, Manifest
 from ptweave.data.sideband import read_sideband
+from ptweave.data.syslog import SYSLOG_DTYPE
 from ptweave.wrapper.soft import SoftEngine, Spool
 from ptweave.wrapper.spool_format import PAGE, ThreadState
 from ptweave.wrapper.tasks import TaskRegistry
@@ -128,8 +132,12 @@ def write_plan(bundle: Bundle, thread: int, plan: Path) -> list[tuple[int, int]]
     slices = sorted((row["offset"], row["space"], row["epoch"]) for row in rows
                     if row["kind"] == "slice" and row["thread"] == thread)
     ends = [begin for begin, _, _ in slices[1:]] + [size]
+    last = None
     with plan.open("w") as out:
         for (begin, space, epoch), end in zip(slices, ends, strict=True):
+            if space != last:
+                out.write("image\n")
+                last = space
             out.write(f"slice {begin:x} {end:x}\n")
             for addr, length, offset, image in code_of(rows, space, epoch):
                 out.write(f"code {addr:x} {length:x} {offset:x} {bundle.images / image}\n")
@@ -165,15 +173,21 @@ def _outside(code: tuple[int, int, int, str], start: int, end: int) -> list[tupl
 
 @dataclass(frozen=True)
 class Decoded:
+    """What libipt made of a thread's packets while it ran one program image."""
+
     ran: Ran
     errors: int
     syscalls: int
-    hits: int = 0
+    hits: int
 
 
 def decode(bundle: Bundle, thread: int, scratch: Path, *, blocks: bool = False, dump: Path | None = None,
-           ip: int | None = None) -> Decoded:
-    """Decode a thread's trace with libipt, independently of ptweave."""
+           ip: int | None = None) -> list[Decoded]:
+    """Decode a thread's trace with libipt, independently of ptweave: one result for each image it ran.
+
+    `blocks`: with the block decoder, whose hash is 0. `dump`: also write every address there. `ip`: an address whose
+    executions are counted as `hits`.
+    """
     plan = scratch / f"{bundle.path.name}.{thread}.plan"
     write_plan(bundle, thread, plan)
     words: list[str | Path] = [checker(scratch)]
@@ -185,11 +199,38 @@ def decode(bundle: Bundle, thread: int, scratch: Path, *, blocks: bool = False, 
         words += ["-x", f"{ip:x}"]
     done = subprocess.run([*words, bundle.trace / f"{thread}.pt", plan], capture_output=True, text=True, check=False)
     assert done.returncode in (0, 1), done.stderr
-    fields = done.stdout.split()
-    values = dict(zip(fields[::2], fields[1::2], strict=True))
-    return Decoded(Ran(int(values["count"]), int(values["hash"], 16)), int(values["errors"]), int(values["syscalls"]),
-                   int(values.get("ip", 0)))
+    results = []
+    for line in done.stdout.splitlines():
+        fields = line.split()
+        values = dict(zip(fields[::2], fields[1::2], strict=True))
+        results.append(Decoded(Ran(int(values["count"]), int(values["hash"], 16)), int(values["errors"]),
+                               int(values["syscalls"]), int(values["ip"])))
+    return results
 
 
 def threads(bundle: Bundle) -> list[int]:
     return sorted(int(file.stem) for file in bundle.trace.glob("*.pt"))
+
+
+def system_calls(bundle: Bundle, thread: int) -> np.ndarray[tuple[int], np.dtype[np.void]]:
+    """The engine's log of a thread's system calls."""
+    return np.fromfile(bundle.trace / f"{thread}.sys", SYSLOG_DTYPE)
+
+
+def check_exact(recording: Recording, scratch: Path) -> list[Decoded]:
+    """Every thread of a logged recording decodes to exactly what the engine logged, without an error, by the
+    instruction and by the block decoder, with as many system calls as were logged. Returns what was decoded."""
+    everything = []
+    logged = Counter(ran for _, _, ran in recording.logs)
+    for thread in threads(recording.bundle):
+        decoded = decode(recording.bundle, thread, scratch)
+        blocks = decode(recording.bundle, thread, scratch, blocks=True)
+        for one, other in zip(decoded, blocks, strict=True):
+            assert one.errors == other.errors == 0
+            assert one.ran.count == other.ran.count
+            assert one.ran in logged, (thread, one, recording.logs)
+            logged[one.ran] -= 1
+        assert sum(one.syscalls for one in decoded) == len(system_calls(recording.bundle, thread))
+        everything += decoded
+    assert not +logged, "logged, but not decoded"
+    return everything

@@ -106,9 +106,11 @@ static void note_writable(Addr addr, SizeT size)
 
    if (segment == NULL || segment->kind != SkFileC)
       return;
-   /* What ran here until now was the file's code; what runs from now on is stored, and may differ. */
-   if (ranges_overlap(&executed, addr, addr + size) && !ranges_overlap(&writable, addr, addr + size))
+   /* What ran here until now was the file's code; what runs from now on is checked, stored, and may differ. */
+   if (ranges_overlap(&executed, addr, addr + size) && !ranges_overlap(&writable, addr, addr + size)) {
       code_map_next_epoch();
+      VG_(discard_translations)(addr, size, "ptsoft: code became writable");
+   }
    ranges_put(&writable, addr, addr + size, 0);
 }
 

@@ -10,7 +10,7 @@
  * compare the bytes it was made from, every time it runs, and translates again when they differ. That finds code
  * which a JIT writes, but not a file's code which the program itself patches (text relocations, hooks, breakpoints),
  * nor the code of a shared mapping of a file written through another mapping. So code_map_volatile adds the same
- * comparison for file mappings that are or were writable, and for files that cannot be found under their name
+ * comparison for file mappings that are or were writable (what was translated before is thrown away), and for files that cannot be found under their name
  * (memfd, deleted, replaced): their code is kept as anonymous code is (anon_code.c). Files changed on disk under a
  * read-only mapping are believed not to change: compilers and package managers replace files, not write into them.
  */

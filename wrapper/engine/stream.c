@@ -224,7 +224,7 @@ void stream_enter(ThreadId tid)
 
 void stream_created(ThreadId child)
 {
-   creators[child] = VG_(gettid)();
+   creators[child] = child == 1 ? 0 : VG_(gettid)(); /* the first one is not made by itself */
 }
 
 void stream_interrupt(ThreadId tid, Bool fault)

@@ -38,6 +38,9 @@ extern SysRes VG_(mk_SysRes_Error)(UWord error);
 extern SysRes VG_(do_syscall)(UWord number, RegWord a1, RegWord a2, RegWord a3, RegWord a4, RegWord a5,
                               RegWord a6, RegWord a7, RegWord a8);
 
+/* m_transtab */
+extern void VG_(discard_translations)(Addr start, ULong size, const HChar *who);
+
 /* m_aspacemgr */
 extern SysRes VG_(am_shared_mmap_file_float_valgrind)(SizeT length, UInt prot, Int fd, Off64T offset);
 extern SysRes VG_(am_do_mmap_NO_NOTIFY)(Addr start, SizeT length, UInt prot, UInt flags, Int fd, Off64T offset);

@@ -246,8 +246,7 @@ class Spool:
             self._row(space, SidebandKind.THREAD_EXIT, record.tsc, tid=stream.tid, thread=stream.thread)
             self._tasks.exit(space.pid, stream.tid, record.tsc)
         row["thread"] = stream.thread
-        offset = record.value[2] if record.kind is Kind.THREAD_EXIT else record.value[1]
-        stream.places.append((offset, row))
+        stream.places.append((record.value[2 if record.kind is Kind.THREAD_EXIT else 1], row))
 
     # --- finishing --------------------------------------------------------------------------------------------
 
