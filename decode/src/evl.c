@@ -360,7 +360,7 @@ static int decode(struct evl_decoder *d, struct thread *t)
 		.object = r->object,
 		.result = r->result,
 		.t = enter,
-		.wait = r->leave > r->enter ? to_ns(&d->clocks, r->leave) - enter : 0,
+		.wait = r->leave > r->enter ? (int64_t)((uint64_t)to_ns(&d->clocks, r->leave) - (uint64_t)enter) : 0,
 		.tsc = r->enter,
 		.marker = t->section.marker,
 	};
