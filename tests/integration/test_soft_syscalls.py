@@ -10,10 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.bpf import fork_waiting, needs_bpf, record
-from support.clocks import moment
-from support.programs import compile_program
-from support.sysfiles import decoded
 
 from ptweave.data.bundle import Bundle
 from ptweave.data.ledger import Ledger
@@ -21,6 +17,10 @@ from ptweave.data.manifest import Manifest
 from ptweave.data.syscall_table import SYSCALLS
 from ptweave.decode.syscalls import decode_syscalls
 from ptweave.wrapper.syscalls import SyscallRecorder
+from support.bpf import fork_waiting, needs_bpf, record
+from support.clocks import moment
+from support.programs import compile_program
+from support.sysfiles import decoded
 
 soft = pytest.importorskip("ptweave.wrapper.soft", reason="the soft engine is not part of this tree")
 tasks = pytest.importorskip("ptweave.wrapper.tasks", reason="the soft engine is not part of this tree")
@@ -98,8 +98,8 @@ def test_paths_and_results_are_those_of_the_program_run_natively(tmp_path: Path)
     words: list[str | Path] = ["/bin/ls", "-lR", "."]
     native = record([str(word) for word in words], tmp_path, cwd=tree).after_exec()
     ours = decode(record_soft(words, tmp_path, cwd=tree))
-    expected = [(row.name, [path.decode() if path else path for path in row.paths], row.result) for row in native
-                if row.name in _WITH_PATHS]
+    expected = [(row.name, [None if path is None else path.decode() for path in row.paths], row.result)
+                for row in native if row.name in _WITH_PATHS]
     got = [(row["name"], row["paths"], row["result"]) for row in ours if row["name"] in _WITH_PATHS]
     begin = [path for _, path, _ in expected].index(["."])
     assert got[[path for _, path, _ in got].index(["."]):] == expected[begin:]

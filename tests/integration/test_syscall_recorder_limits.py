@@ -15,8 +15,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.bpf import fork_waiting, kernel_stream, needs_bpf, read_rows, record, wait_serving
-from support.programs import ROOT, compile_program
 
 from ptweave.data.bundle import Bundle
 from ptweave.data.errors import BadInput, MachineLacks
@@ -25,6 +23,8 @@ from ptweave.data.manifest import Manifest
 from ptweave.wrapper import syscalls
 from ptweave.wrapper.bpf_checks import probe
 from ptweave.wrapper.syscalls import Options, SyscallRecorder
+from support.bpf import fork_waiting, kernel_stream, needs_bpf, read_rows, record, wait_serving
+from support.programs import ROOT, compile_program
 
 pytestmark = [pytest.mark.root, needs_bpf]
 

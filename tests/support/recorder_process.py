@@ -13,13 +13,12 @@ import re
 import sys
 from pathlib import Path
 
-from support.bpf import fork_waiting, wait_serving
-
 from ptweave.data.bundle import Bundle
 from ptweave.data.errors import PtweaveError
 from ptweave.data.ledger import Ledger
 from ptweave.data.manifest import Manifest
 from ptweave.wrapper.syscalls import SyscallRecorder
+from support.bpf import fork_waiting, wait_serving
 
 
 def main(bundle_path: str, words: list[str]) -> int:
