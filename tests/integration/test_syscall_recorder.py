@@ -34,7 +34,8 @@ for t in threads: t.join()
 print(subprocess.run(['/bin/echo', 'hi'], capture_output=True).stdout)
 """
 
-SHELL = "ls -la . | sort | wc -l; for i in 1 2 3; do /bin/true; done; cat missing; echo done > file; test -s file && rm file"
+SHELL = ("ls -la . | sort | wc -l; for i in 1 2 3; do /bin/true; done; cat missing; "
+         "echo done > file; test -s file && rm file")
 
 
 @pytest.fixture(scope="module")
@@ -59,9 +60,9 @@ def program(name: str, folder: Path) -> list[str]:
         "shell": ["/bin/sh", "-c", SHELL],
         "python": ["/usr/bin/python3", "-c", PYTHON],
         "exec_from_thread": ["exec_from_thread", "/bin/echo", "hi"],
-        "vfork": ["forks", "vfork", "/bin/true"],
-        "killed": ["forks", "killed"],
-        "threads_at_exit": ["forks", "threads"],
+        "vfork": ["process_ends", "vfork", "/bin/true"],
+        "killed": ["process_ends", "killed"],
+        "threads_at_exit": ["process_ends", "threads"],
         "restarted": ["interrupted", "restart"],
         "interrupted": ["interrupted", "fail"],
         "path_calls": ["path_calls"],
@@ -158,7 +159,7 @@ def test_an_exec_s_path_is_known_though_its_page_was_not_there(tmp_path: Path) -
 
 
 def test_a_killed_call_and_the_end_of_a_process_have_no_result(tmp_path: Path) -> None:
-    recorded = record([compile_program(tmp_path, "forks"), "killed"], tmp_path)
+    recorded = record([compile_program(tmp_path, "process_ends"), "killed"], tmp_path)
     (pause,) = recorded.of("pause")
     assert (pause.result, pause.t_exit) == (None, None)
     (end,) = recorded.of("exit_group")
@@ -179,7 +180,7 @@ def test_a_refused_call_a_call_without_a_number_and_32_bit_calls_are_told_apart(
 
 @pytest.mark.parametrize("options", VARIANTS, ids=lambda options: options.variant.value)
 def test_a_thousand_short_processes_are_all_followed(options: Options, tmp_path: Path) -> None:
-    recorded = record([compile_program(tmp_path, "forks"), "many", "1000"], tmp_path, options)
+    recorded = record([compile_program(tmp_path, "process_ends"), "many", "1000"], tmp_path, options)
     rows = recorded.after_exec()
     assert len([row for row in rows if row.name == "clone"]) == 1000
     assert len({row.pid for row in rows if row.name == "exit_group"}) == 1001

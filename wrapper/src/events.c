@@ -382,13 +382,12 @@ int ptw_recorder_totals(const struct ptw_recorder *recorder, struct ptw_totals *
 
 uint64_t ptw_recorder_lost(const struct ptw_recorder *recorder, uint32_t loss, uint32_t number)
 {
-	const uint64_t *by_number[] = {
-		[PTW_LOSS_RING_FULL] = recorder->programs.losses->ring_full,
-		[PTW_LOSS_NO_MEMORY] = recorder->programs.losses->no_memory,
-		[PTW_LOSS_NO_EXIT] = recorder->programs.losses->no_exit,
-	};
+	const uint64_t *by_number[PTW_LOSS_NO_EXIT + 1];
 
-	if (loss > PTW_LOSS_NO_EXIT || number > PTW_NUMBERS)
+	if (foreign(recorder) || loss > PTW_LOSS_NO_EXIT || number > PTW_NUMBERS)
 		return 0;
+	by_number[PTW_LOSS_RING_FULL] = recorder->programs.losses->ring_full;
+	by_number[PTW_LOSS_NO_MEMORY] = recorder->programs.losses->no_memory;
+	by_number[PTW_LOSS_NO_EXIT] = recorder->programs.losses->no_exit;
 	return __atomic_load_n(&by_number[loss][number], __ATOMIC_RELAXED);
 }

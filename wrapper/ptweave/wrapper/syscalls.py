@@ -70,12 +70,13 @@ class SyscallRecorder:
     """Records the system calls of the processes given to `follow` and of all their descendants.
 
     Use: `start`, `follow` (before the process does what shall be seen), `service` now and then, `finish`.
-    Not thread-safe. A forked child of the caller must not use it; what it inherits ends with its exec.
+    Not thread-safe. In a forked child of the caller it does nothing; what the child inherits ends with its exec.
     """
 
     def __init__(self, bundle: Bundle, options: Options | None = None) -> None:
         self._options = options or Options()
         self._path = bundle.events / FILE_NAME
+        self._owner = os.getpid()
         self._recorder: Any = None
         self._lib: Any = None
         self._ffi: Any = None
@@ -127,11 +128,15 @@ class SyscallRecorder:
 
     def service(self) -> None:
         """Store what is ready. Raises MachineLacks, once, when the file cannot be written; goes on counting then."""
-        self._store(everything=False)
+        if self._active:
+            self._store(everything=False)
 
     def finish(self, ledger: Ledger) -> None:
-        """Detach, store the rest, and account for every call in the ledger. Does nothing when not started."""
-        if self._recorder is None:
+        """Detach, store the rest, and account for every call in the ledger. Does nothing when not started.
+
+        Raises MachineLacks as `service` does; all is accounted for then too.
+        """
+        if not self._active:
             return
         try:
             self._lib.ptw_recorder_stop(self._recorder)
@@ -145,9 +150,13 @@ class SyscallRecorder:
 
     def close(self) -> None:
         """Detach and free everything without accounting: for a caller that gives up."""
-        if self._recorder is not None:
+        if self._active:
             self._close_file()
             self._destroy()
+
+    @property
+    def _active(self) -> bool:
+        return self._recorder is not None and os.getpid() == self._owner
 
     def losses(self) -> list[Lost]:
         """What is known to be missing so far, by reason and call; exact after the last batch is stored."""
@@ -228,6 +237,7 @@ class SyscallRecorder:
             self._sink = pa.OSFile(str(self._path), "wb")
             self._writer = pa.ipc.new_stream(self._sink, RAW_SYSCALLS,
                                              options=pa.ipc.IpcWriteOptions(compression="lz4"))
+            self._writer.write_batch(pa.RecordBatch.from_pylist([], schema=RAW_SYSCALLS))  # a stream from the start
             self._complete_until = self._sink.tell()
         except OSError as error:
             raise MachineLacks(f"cannot be written ({error.strerror or error})", where=str(self._path),
