@@ -171,7 +171,8 @@ class _Merge:
                     str(self._bundle.decoded / _CALLS_FILE), CALLS.schema, compression="lz4"))
             for thread in threads:
                 self._walk_thread(thread, walker, sink)
-                profile.write(walker.profile(thread))
+                for rows in walker.profile(thread):
+                    profile.write(rows)
             with TableWriter(self._bundle.tables, STACKS) as stacks:
                 walker.write_stacks(stacks)
             self._folds = walker.folds
