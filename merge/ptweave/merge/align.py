@@ -28,6 +28,7 @@ SLACK_NS = 100_000
 _NEIGHBOURHOOD_NS = 1_000_000_000  # shifts are looked for this far around a run
 _SCREEN = 64  # occurrences compared first
 _PASSES = 4  # a certain run narrows what its neighbours can be
+_CHUNK = 1 << 12  # shifts screened at a time
 _WORK = 1 << 24  # comparisons a run may cost before it is left to time
 
 
@@ -158,13 +159,14 @@ class Aligner:
 
     def _anywhere(self, run: _Run) -> bool:
         """Claim the only shift a run behind a gap can have; False when there is none, or more than one."""
-        possible = []
-        for shift in self._shifts(run):
+        possible, compared = [], 0
+        for shift in self._shifts(run) if self._complete else ():
+            compared += len(run)
             if self._possible(run, shift):
                 possible.append(shift)
-                if len(possible) > 1:
-                    break
-        if len(possible) != 1 or not self._complete:
+            if len(possible) > 1 or compared > 4 * _WORK:
+                return False
+        if not possible:
             return False
         self._claim(possible[0], run)
         return True
@@ -183,11 +185,10 @@ class Aligner:
         if count <= 0 or count * min(len(run), _SCREEN) > _WORK:
             return
         sample = np.unique(np.linspace(0, len(run) - 1, _SCREEN).astype(np.int64))
-        shifts = np.arange(first, last + 1)
-        fit = self._match((shifts[:, None] + sample).ravel(), np.tile(run.first + sample, len(shifts)))
-        good = shifts[fit.reshape(len(shifts), -1).all(axis=1)]
-        if len(good) * len(run) <= 4 * _WORK:
-            yield from good.tolist()
+        for begin in range(first, last + 1, _CHUNK):
+            shifts = np.arange(begin, min(begin + _CHUNK, last + 1))
+            fit = self._match((shifts[:, None] + sample).ravel(), np.tile(run.first + sample, len(shifts)))
+            yield from shifts[fit.reshape(len(shifts), -1).all(axis=1)].tolist()
 
     def _possible(self, run: _Run, shift: int) -> bool:
         """Every record can belong to its occurrence, and time and `agree` say so but for a few.
@@ -234,15 +235,17 @@ def _strictly_increasing(wanted: I64, limit: int) -> I64:
 
 
 def bounds(seqs: I64, anchors: Iterator[tuple[I64, I64]] | Sequence[tuple[I64, I64]]) -> tuple[I64, I64]:
-    """Latest moment known before each block and earliest known after it, from sorted (ordinals, times)."""
+    """Latest moment known before each block and earliest known after it. Ordinals and moments are sorted."""
     low = np.full(len(seqs), NO_TIME, np.int64)
     high = np.full(len(seqs), FAR, np.int64)
+    done, latest = 0, NO_TIME
     for anchor_seqs, times in anchors:
         if not len(anchor_seqs):
             continue
-        index = np.searchsorted(anchor_seqs, seqs, side="right")
-        before = index > 0
-        low[before] = times[index[before] - 1]
-        after = (index < len(anchor_seqs)) & (high == FAR)
-        high[after] = times[index[after]]
+        upto = int(np.searchsorted(seqs, anchor_seqs[-1]))  # these lie before the batch's last moment
+        index = np.searchsorted(anchor_seqs, seqs[done:upto], side="right")
+        low[done:upto] = np.where(index > 0, times[index - 1], latest)
+        high[done:upto] = times[index]
+        done, latest = max(done, upto), int(times[-1])
+    low[done:] = latest
     return low, high

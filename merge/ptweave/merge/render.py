@@ -6,9 +6,20 @@ from __future__ import annotations
 import html
 import unicodedata
 from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pyarrow as pa
 
 _MAX_CELL = 120
 _UNSAFE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+
+
+def values(column: pa.Array) -> list[Any]:
+    """A column's values; whole numbers of 128 bits, which sums are, as int."""
+    found: list[Any] = column.to_pylist()
+    if pa.types.is_decimal(column.type) and column.type.scale == 0:
+        return [None if value is None else int(value) for value in found]
+    return found
 
 
 def safe(text: str) -> str:

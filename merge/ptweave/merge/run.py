@@ -23,7 +23,7 @@ from ptweave.data.ledger import Ledger
 from ptweave.data.manifest import Manifest, State
 from ptweave.data.schemas import TABLES, Column, Table
 from ptweave.merge import views
-from ptweave.merge.render import TextTable, html_table
+from ptweave.merge.render import TextTable, html_table, values
 from ptweave.merge.tables import BATCH_ROWS, open_parquet, table_files
 
 if TYPE_CHECKING:
@@ -82,7 +82,12 @@ class Result:
 
     def pandas(self) -> pandas.DataFrame:
         """All rows as a pandas DataFrame."""
-        frame: pandas.DataFrame = self.arrow().to_pandas()
+        import pandas
+
+        if self._relation is None:
+            return pandas.DataFrame()
+        with _query_errors():
+            frame: pandas.DataFrame = self._relation.df()
         return frame
 
     df = pandas
@@ -103,8 +108,7 @@ class Result:
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         for batch in self.stream()[1]:
-            columns = [column.to_pylist() for column in batch.columns]
-            yield from zip(*columns, strict=True)
+            yield from zip(*(values(column) for column in batch.columns), strict=True)
 
     @property
     def numeric(self) -> list[bool]:

@@ -85,6 +85,7 @@ class _Merge:
 
     def close(self) -> None:
         self._open.close()
+        (self._bundle.decoded / _CALLS_FILE).unlink(missing_ok=True)
 
     def run(self) -> None:
         self._forget()
@@ -113,9 +114,9 @@ class _Merge:
                 folder.unlink()
             elif folder.exists():
                 shutil.rmtree(folder)
-        (self._bundle.decoded / _CALLS_FILE).unlink(missing_ok=True)
         self._ledger.drop("placed/")
         self._ledger.drop("profile")
+        self._bundle.save_ledger(self._ledger)
 
     def _rows(self, table: Table, columns: list[str]) -> ThreadRows:
         rows = ThreadRows(self._bundle, table, columns)
@@ -171,7 +172,8 @@ class _Merge:
                     str(self._bundle.decoded / _CALLS_FILE), CALLS.schema, compression="lz4"))
             for thread in threads:
                 self._walk_thread(thread, walker, sink)
-                profile.write(walker.profile(thread))
+                for rows in walker.profile(thread):
+                    profile.write(rows)
             with TableWriter(self._bundle.tables, STACKS) as stacks:
                 walker.write_stacks(stacks)
             self._folds = walker.folds
@@ -239,7 +241,6 @@ class _Merge:
                 columns = ", ".join(f'"{name}"' for name in CALLS.schema.names)
                 for batch in self._scratch.batches(_CALLS_FILE, f"select {columns} from source order by thread, call"):
                     writer.write(pa.table(batch).cast(CALLS.schema))
-            (bundle.decoded / _CALLS_FILE).unlink()
 
     def _functions(self, threads: I64, times: I64, addresses: U64) -> pa.Array:
         """Functions of return addresses: of the instruction before each."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ptweave.data.bundle import Bundle
 from ptweave.data.manifest import Manifest
@@ -84,12 +85,12 @@ def load_tasks(bundle: Bundle) -> Tasks:
     tasks = Tasks()
     if not bundle.sideband.exists():
         return tasks
-    wanted = {SidebandKind.PROCESS, SidebandKind.PROCESS_EXIT, SidebandKind.THREAD, SidebandKind.THREAD_EXIT}
+    wanted = [kind.value for kind in (SidebandKind.PROCESS, SidebandKind.PROCESS_EXIT, SidebandKind.THREAD,
+                                      SidebandKind.THREAD_EXIT)]
     table = read_sideband(bundle.sideband)
-    for batch in table.to_batches(max_chunksize=1 << 14):
+    for batch in table.filter(pc.is_in(table.column("kind"), pa.array(wanted))).to_batches():
         for row in batch.to_pylist():
-            if row["kind"] in wanted:
-                _note(tasks, row, bundle.manifest)
+            _note(tasks, row, bundle.manifest)
     _finish(tasks, bundle.manifest)
     return tasks
 

@@ -19,7 +19,7 @@ from ptweave.merge.moments import Moments, Window
 from ptweave.merge.program import Program, check
 from ptweave.merge.tables import BATCH_ROWS, I32, I64
 
-MAX_STACKS = 1 << 20
+MAX_STACKS = 1 << 21
 """Distinct call stacks kept of a run; what calls beyond them is counted below [folded]."""
 
 MAX_DEPTH = 512
@@ -146,15 +146,17 @@ class Walker:
         nodes: npt.NDArray[np.void] = np.frombuffer(buffer, NODE_DTYPE)
         return nodes
 
-    def profile(self, thread: int) -> pa.Table:
-        """Rows of the table `profile` for the thread walked last."""
+    def profile(self, thread: int) -> Iterator[pa.Table]:
+        """Rows of the table `profile` for the thread walked last, in batches."""
         count = ffi.new("size_t *")
         touched = lib.ptm_tree_touched(self._tree, count)
         numbers = np.sort(_copy(touched, count[0], np.dtype("<u4"))) if count[0] else np.zeros(0, np.uint32)
-        nodes = self._nodes()[numbers]
-        return pa.table({
-            "thread": np.full(len(nodes), thread, np.int32), "stack": numbers.astype(np.int32),
-            **{name: nodes[name] for name in ("calls", "instructions", "blocks", "time")}}, schema=PROFILE.schema)
+        for first in range(0, len(numbers), BATCH_ROWS):
+            part = numbers[first:first + BATCH_ROWS]
+            nodes = self._nodes()[part]
+            yield pa.table({
+                "thread": np.full(len(nodes), thread, np.int32), "stack": part.astype(np.int32),
+                **{name: nodes[name] for name in ("calls", "instructions", "blocks", "time")}}, schema=PROFILE.schema)
 
     def write_stacks(self, writer: TableWriter) -> None:
         """The table `stacks`."""

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from ptweave.data.errors import BadInput, Exit, MachineLacks
 from ptweave.merge import Result, Run
-from ptweave.merge.render import TextTable, safe
+from ptweave.merge.render import TextTable, safe, values
 
 SUMMARY = "ask a run with SQL (DuckDB)"
 
@@ -125,7 +125,7 @@ class _Rows:
     def tuples(self) -> Iterator[tuple[Any, ...]]:
         """Rows as tuples; columns may share a name."""
         for batch in self.batches:
-            yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+            yield from zip(*(values(column) for column in batch.columns), strict=True)
 
 
 # --- writers -------------------------------------------------------------------------------------------------------
