@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * process_ends killed: a child is killed inside pause.  process_ends threads: a thread is inside pause when the process ends.
- * process_ends vfork PROGRAM: vfork and exec.  process_ends many N: N children that exit at once, 32 at a time.
+ * process_ends killed: a child is killed inside pause.
+ * process_ends threads: a thread is inside pause when the process ends.
+ * process_ends vfork PROGRAM: vfork and exec.
+ * process_ends many N: N children that exit at once, 32 at a time.
  */
 #define _GNU_SOURCE
 #include <pthread.h>

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import bisect
+import mmap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -155,8 +156,28 @@ def to_rows(batch: pa.RecordBatch) -> Rows:
     return rows
 
 
+class MappedRows:
+    """Rows of a file, mapped: `array` has them all, `forget` gives back the memory of those that were read."""
+
+    def __init__(self, path: Path | None, dtype: np.dtype[np.void], count: int) -> None:
+        self._map: mmap.mmap | None = None
+        self._forgotten = 0
+        self.array: Rows = np.zeros(0, dtype=dtype)
+        if path is not None and count:
+            with path.open("rb") as source:
+                self._map = mmap.mmap(source.fileno(), count * dtype.itemsize, access=mmap.ACCESS_READ)
+            self.array = np.frombuffer(self._map, dtype=dtype, count=count)
+
+    def forget(self, index: int) -> None:
+        """The rows before this one will hardly be read again (they still can)."""
+        end = index * self.array.dtype.itemsize // mmap.PAGESIZE * mmap.PAGESIZE
+        if self._map is not None and end > self._forgotten:
+            self._map.madvise(mmap.MADV_DONTNEED, self._forgotten, end - self._forgotten)
+            self._forgotten = end
+
+
 class PathStore:
-    """Lists of paths by ordinal: written once in order, then read in any order through a mapping of the file."""
+    """Lists of paths by ordinal: written once in order, then read in any order, a batch of them in memory at a time."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -164,7 +185,9 @@ class PathStore:
         self._sink = pa.OSFile(str(path), "wb")
         self._writer = pa.ipc.new_file(self._sink, self._schema)
         self._starts = [0]
+        self._source: pa.NativeFile | None = None
         self._reader: pa.ipc.RecordBatchFileReader | None = None
+        self._cached: tuple[int, pa.Array] = (-1, pa.array([], pa.list_(pa.binary())))
         self._extra: list[list[bytes | None]] = []
 
     def append(self, lists: pa.Array) -> int:
@@ -175,20 +198,32 @@ class PathStore:
             self._starts.append(first + len(lists))
         return first
 
-    def close(self) -> None:
+    def seal(self) -> None:
         """Nothing more is appended; from now on `take` works."""
         self._writer.close()
         self._sink.close()
-        self._reader = pa.ipc.open_file(pa.memory_map(str(self._path)))
+        self._source = pa.OSFile(str(self._path), "rb")
+        self._reader = pa.ipc.open_file(self._source)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._sink.close()
+        if self._source is not None:
+            self._source.close()
 
     def add(self, paths: list[bytes | None]) -> int:
-        """Keep one more list, in memory, after `close`; returns its ordinal."""
+        """Keep one more list, in memory, after `seal`; returns its ordinal."""
         self._extra.append(paths)
         return self._starts[-1] + len(self._extra) - 1
 
+    def _batch(self, index: int) -> pa.Array:
+        if self._cached[0] != index:
+            assert self._reader is not None
+            self._cached = (index, self._reader.get_batch(index).column(0))
+        return self._cached[1]
+
     def take(self, ordinals: Numbers) -> pa.Array:
         """The lists with these ordinals, in this order."""
-        assert self._reader is not None
         kind = pa.list_(pa.binary())
         stored = self._starts[-1]
         batch_of = np.searchsorted(np.array(self._starts), ordinals, side="right") - 1
@@ -199,8 +234,7 @@ class PathStore:
             if index < 0:
                 parts.append(pa.array([self._extra[int(one) - stored] for one in ordinals[where]], kind))
             else:
-                lists = self._reader.get_batch(int(index)).column(0)
-                parts.append(lists.take(pa.array(ordinals[where] - self._starts[index])))
+                parts.append(self._batch(int(index)).take(pa.array(ordinals[where] - self._starts[index])))
             order.append(where)
         if not parts:
             return pa.array([], kind)
@@ -235,12 +269,11 @@ class Spill:
             for thread in np.unique(threads):
                 part = rows[threads == thread] if len(rows) else rows
                 with self._file(int(thread)).open("ab") as out:
-                    out.write(part.tobytes())
+                    part.tofile(out)
                 self.counts[int(thread)] = self.counts.get(int(thread), 0) + len(part)
-        self.paths.close()
+        self.paths.seal()
 
-    def rows(self, thread: int) -> Rows:
+    def rows(self, thread: int) -> MappedRows:
         """The rows of a thread, mapped from their file."""
-        if not self.counts.get(thread):
-            return np.zeros(0, dtype=ROW_DTYPE)
-        return np.memmap(self._file(thread), dtype=ROW_DTYPE, mode="r")
+        count = self.counts.get(thread, 0)
+        return MappedRows(self._file(thread) if count else None, ROW_DTYPE, count)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import bisect
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ from ptweave.data.manifest import Clocks
 from ptweave.data.schemas import DECODED_SYSCALLS, ROW_GROUP
 from ptweave.data.syslog import SYSLOG_DTYPE
 from ptweave.decode._join import ffi, lib
-from ptweave.decode.raw_syscalls import NO_THREAD, ROW_RETURNED, Rows, Spill, TaskTable, read_batches
+from ptweave.decode.raw_syscalls import NO_THREAD, ROW_RETURNED, MappedRows, Rows, Spill, TaskTable, read_batches
 from ptweave.decode.syscall_columns import KERNEL, Calls, to_batch
 
 _BLOCK = 1 << 17
@@ -68,8 +69,8 @@ def decode_syscalls(bundle: Bundle, ledger: Ledger | None = None) -> int:
     tasks = TaskTable.load(bundle.sideband, bundle.manifest.clocks)
     with tempfile.TemporaryDirectory(dir=bundle.decoded, prefix=".syscalls-") as scratch:
         spill = Spill(Path(scratch))
-        spill.fill(read_batches(recording) if recording.exists() else iter(()), tasks)
-        with _Writer(partial) as writer:
+        with closing(spill.paths), _Writer(partial) as writer:
+            spill.fill(read_batches(recording) if recording.exists() else iter(()), tasks)
             for calls in _all_calls(bundle.manifest.clocks, logs, tasks, spill, counts):
                 writer.write(to_batch(calls, spill.paths))
     partial.replace(target)
@@ -90,49 +91,54 @@ def _all_calls(clocks: Clocks, logs: dict[int, Path], tasks: TaskTable, spill: S
             counts.rows += len(part.number)
             yield part
     rows = spill.rows(NO_THREAD)
-    for begin in range(0, len(rows), _BLOCK):
-        block = rows[begin:begin + _BLOCK]
+    for begin in range(0, len(rows.array), _BLOCK):
+        block = rows.array[begin:begin + _BLOCK]
         if logs:  # a process that has threads ran the engine; what no thread of it did is the engine's
             traced = np.isin(block["pid"], np.fromiter(tasks.pids, dtype=np.int64, count=len(tasks.pids)))
             counts.engine_own += int(traced.sum())
             block = block[~traced]
-        for part in _kernel_only(NO_THREAD, block):
-            counts.rows += len(part.number)
-            yield part
+        counts.rows += len(block)
+        yield _from_kernel(NO_THREAD, block)
+        rows.forget(begin)
 
 
-def _kernel_only(thread: int, rows: Rows) -> Iterator[Calls]:
-    for begin in range(0, len(rows), _BLOCK):
-        block = rows[begin:begin + _BLOCK]
-        yield Calls(
-            thread=thread, index=None, source=np.full(len(block), KERNEL, dtype=np.int8),
-            pid=block["pid"], tid=block["tid"], t_enter=block["t_enter"], t_exit=block["t_exit"],
-            result=block["result"], returned=(block["flags"] & ROW_RETURNED) != 0,
-            number=block["number"], args=block["args"], ip=block["ip"] - np.uint64(_SYSCALL_INSTRUCTION),
-            paths=block["paths"])
+def _kernel_only(thread: int, rows: MappedRows, first: int = 0) -> Iterator[Calls]:
+    for begin in range(first, len(rows.array), _BLOCK):
+        yield _from_kernel(thread, rows.array[begin:begin + _BLOCK])
+        rows.forget(begin)
+
+
+def _from_kernel(thread: int, block: Rows) -> Calls:
+    """Rows of the kernel as they are."""
+    return Calls(
+        thread=thread, index=None, source=np.full(len(block), KERNEL, dtype=np.int8),
+        pid=block["pid"], tid=block["tid"], t_enter=block["t_enter"], t_exit=block["t_exit"],
+        result=block["result"], returned=(block["flags"] & ROW_RETURNED) != 0,
+        number=block["number"], args=block["args"], ip=block["ip"] - np.uint64(_SYSCALL_INSTRUCTION),
+        paths=block["paths"])
 
 
 # --- the join ------------------------------------------------------------------------------------------------------
 
 
-def _read_log(path: Path) -> Rows:
+def _read_log(path: Path) -> MappedRows:
     """A log, mapped; half a record at its end is not one."""
-    count = path.stat().st_size // SYSLOG_DTYPE.itemsize
-    return np.memmap(path, dtype=SYSLOG_DTYPE, mode="r", shape=(count,)) if count else np.zeros(0, SYSLOG_DTYPE)
+    return MappedRows(path, SYSLOG_DTYPE, path.stat().st_size // SYSLOG_DTYPE.itemsize)
 
 
 class _Joiner:
     """One thread's walk through its log and its rows, side by side."""
 
-    def __init__(self, log: Rows, rows: Rows, clocks: Clocks) -> None:
-        self.log = log
-        self.rows = rows
+    def __init__(self, log: MappedRows, rows: MappedRows, clocks: Clocks) -> None:
+        self._mapped = (log, rows)
+        self.log = log.array
+        self.rows = rows.array
         self._clock = ffi.new("struct ptw_clock *", {
             "tsc0": clocks.tsc0, "tsc1": clocks.tsc1, "t0": clocks.t0_ns, "t1": clocks.t1_ns})
         nargs = bytes(min(syscall_table.nargs_of(number), 6) for number in range(512))
         self._nargs = ffi.new("uint8_t[]", nargs)
         self._cursor = ffi.new("uint64_t *")
-        self._rows = ffi.from_buffer("struct ptw_row[]", rows) if len(rows) else ffi.NULL
+        self._rows = ffi.from_buffer("struct ptw_row[]", self.rows) if len(self.rows) else ffi.NULL
         self.shift = 0
 
     def times(self, begin: int, end: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -182,6 +188,12 @@ class _Joiner:
                            self._rows, len(self.rows), at, ffi.from_buffer("int64_t[]", match))
         return match, int(at[0])
 
+    def forget(self, index: int) -> None:
+        """The calls before this one are done with, and so are the rows before the cursor."""
+        log, rows = self._mapped
+        log.forget(index)
+        rows.forget(int(self._cursor[0]))
+
     def begin(self, index: int) -> int:
         """When a call began, on the rows' clock."""
         return int(self.times(index, index + 1)[0][0]) + self.shift
@@ -200,9 +212,10 @@ class _Joiner:
         return self.rows[first:None if end is None else bisect.bisect_right(times, end, lo=first)]
 
 
-def _joined(thread: int, log: Rows, rows: Rows, clocks: Clocks, tasks: TaskTable, spill: Spill,
+def _joined(thread: int, mapped_log: MappedRows, rows: MappedRows, clocks: Clocks, tasks: TaskTable, spill: Spill,
             counts: Counts) -> Iterator[Calls]:
-    joiner = _Joiner(log, rows, clocks)
+    joiner = _Joiner(mapped_log, rows, clocks)
+    log = joiner.log
     task = tasks.by_thread.get(thread)
     ids = (task.pid, task.tid) if task else (0, 0)
     used = 0
@@ -213,10 +226,11 @@ def _joined(thread: int, log: Rows, rows: Rows, clocks: Clocks, tasks: TaskTable
         asked = (log["flags"][begin:end] & lib.PTW_CALL_ANSWERED) == 0
         counts.no_kernel_row += int((asked & (match < 0)).sum())
         yield _block(thread, ids, joiner, begin, match, spill)
-    native = _native_rows(joiner, tasks, task.pid if task else 0)
-    yield from _kernel_only(thread, native)
+        joiner.forget(end)
+    native = _native_from(joiner, tasks, ids[0])
+    yield from _kernel_only(thread, rows, native)
     counts.joined += used
-    counts.engine_own += len(rows) - used - len(native)
+    counts.engine_own += native - used
 
 
 def _block(thread: int, ids: tuple[int, int], joiner: _Joiner, begin: int, match: npt.NDArray[np.int64],
@@ -278,20 +292,22 @@ def _find_paths(calls: Calls, joiner: _Joiner, begin: int, spill: Spill) -> None
             calls.paths[at] = spill.paths.add([known.get(pointer) for pointer in wanted])
 
 
-def _native_rows(joiner: _Joiner, tasks: TaskTable, pid: int) -> Rows:
-    """Rows behind an exec of a program that the engine cannot run and that runs without it: all are the program's."""
+def _native_from(joiner: _Joiner, tasks: TaskTable, pid: int) -> int:
+    """The first row behind the exec of a program that the engine cannot run, which runs without it: all that follow
+    are the program's. The number of rows when there is no such exec."""
     log, rows = joiner.log, joiner.rows
     last = len(log) - 1
     if last < 0 or not len(rows) or int(log["number"][last]) not in _EXECS or log["tsc_exit"][last] \
             or log["flags"][last] & lib.PTW_CALL_RESTARTED:
-        return rows[:0]
+        return len(rows)
     begin = joiner.begin(last)
     if tasks.exec_after(pid, begin - joiner.shift):
-        return rows[:0]
-    after = bisect.bisect_left(rows["t_enter"], begin - _SLACK_NS)
-    done = np.flatnonzero(np.isin(rows["number"][after:], _EXECS) & (rows["result"][after:] == 0)
-                          & ((rows["flags"][after:] & ROW_RETURNED) != 0))
-    return rows[after + int(done[0]) + 1:] if len(done) else rows[:0]
+        return len(rows)
+    for at in range(bisect.bisect_left(rows["t_enter"], begin - _SLACK_NS), len(rows)):
+        row = rows[at]
+        if int(row["number"]) in _EXECS and row["result"] == 0 and row["flags"] & ROW_RETURNED:
+            return at + 1
+    return len(rows)
 
 
 # --- what is written -----------------------------------------------------------------------------------------------
