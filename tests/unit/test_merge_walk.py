@@ -411,6 +411,19 @@ def test_flow_that_goes_back_is_refused(tmp_path: Path) -> None:
         merge_run(writer.write())
 
 
+@pytest.mark.parametrize("folder", ["tables", "decoded"])
+def test_nothing_is_written_through_a_link(tmp_path: Path, folder: str) -> None:
+    writer = BundleWriter(tmp_path / "run.ptw")
+    writer.run(0, [Code(writer).main_call_f])
+    bundle = writer.write()
+    (bundle.path / folder).rename(tmp_path / "elsewhere")
+    (bundle.path / folder).symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere" / "threads").mkdir()
+    with pytest.raises(BadInput, match="is a link"):
+        merge_run(bundle)
+    assert (tmp_path / "elsewhere" / "threads").is_dir()
+
+
 def test_a_corrupt_table_is_named(tmp_path: Path) -> None:
     writer = BundleWriter(tmp_path / "run.ptw")
     writer.run(0, [Code(writer).main_call_f])

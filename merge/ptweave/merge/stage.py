@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ptweave.data.bundle import Bundle
+from ptweave.data.errors import BadInput
 from ptweave.data.ledger import Ledger
 from ptweave.data.schemas import (
     CALLS,
@@ -107,7 +108,10 @@ class _Merge:
     # --- inputs ---------------------------------------------------------------------------------------------------
 
     def _forget(self) -> None:
-        """Remove what an earlier merge made."""
+        """Remove what an earlier merge made: in the bundle's own folders, not where a link leads."""
+        for folder in (self._bundle.tables, self._bundle.decoded):
+            if folder.is_symlink():
+                raise BadInput("is a link", where=str(folder), remedy="put the folder itself there")
         for table in _MADE_HERE:
             folder = self._bundle.tables / table.name
             if folder.is_symlink():
