@@ -6,9 +6,10 @@
  *
  * one line for each program image that the thread ran (an exec begins another).
  *
- * usage: check_trace [-b] [-d DUMP] [-x IP] TRACE PLAN
+ * usage: check_trace [-b] [-d DUMP] [-s FILE] [-x IP] TRACE PLAN
  *     -b       use the block decoder: its count must be the same (the hash is 0)
  *     -d DUMP  write every instruction's address, a line each
+ *     -s FILE  write every system-call instruction's address, a line each
  *     -x IP    the instruction (hex address) whose executions `ip N` counts
  *
  * PLAN has a line for each image, each slice of the trace in it, and each piece of code in that:
@@ -25,11 +26,14 @@
 
 #include <intel-pt.h>
 
+/* A thread that was killed ran on behind its last packet: up to the next branch, which may be itself. */
+enum { BEHIND_LAST = 1000 };
+
 struct check {
    uint8_t *trace;
    uint64_t size;
    struct pt_image_section_cache *cache;
-   FILE *dump;
+   FILE *dump, *calls;
    int blocks;
    uint64_t wanted;
    uint64_t count, hash, errors, syscalls, hits;
@@ -56,6 +60,13 @@ static int is_syscall(const struct pt_insn *insn)
    return insn->iclass == ptic_far_call && insn->size == 2 && insn->raw[0] == 0x0f && insn->raw[1] == 0x05;
 }
 
+static void note_syscall(struct check *check, uint64_t ip)
+{
+   check->syscalls++;
+   if (check->calls)
+      fprintf(check->calls, "%" PRIx64 "\n", ip);
+}
+
 static void report(struct check *check, int status, uint64_t offset, uint64_t ip)
 {
    check->errors++;
@@ -63,35 +74,52 @@ static void report(struct check *check, int status, uint64_t offset, uint64_t ip
            pt_errstr(pt_errcode(status)), offset, ip, check->count);
 }
 
-static int drain_events(struct pt_insn_decoder *decoder, int status)
+static void note_event(const struct pt_event *event, int *enabled)
+{
+   if (event->type == ptev_enabled)
+      *enabled = 1;
+   if (event->type == ptev_disabled || event->type == ptev_async_disabled)
+      *enabled = 0;
+}
+
+static int drain_events(struct pt_insn_decoder *decoder, int status, int *enabled)
 {
    while (status >= 0 && (status & pts_event_pending)) {
       struct pt_event event;
 
       status = pt_insn_event(decoder, &event, sizeof event);
+      if (status >= 0)
+         note_event(&event, enabled);
    }
    return status;
+}
+
+/* True when there is nothing more to decode. */
+static int is_over(int status, int enabled, unsigned *behind)
+{
+   return status < 0 || ((status & pts_eos) && (!enabled || ++*behind > BEHIND_LAST));
 }
 
 static void decode_instructions(struct check *check, const struct pt_config *config, struct pt_image *image)
 {
    struct pt_insn_decoder *decoder = pt_insn_alloc_decoder(config);
    struct pt_insn insn = { 0 };
-   int status;
+   unsigned behind = 0;
+   int status, enabled = 0;
 
    if (!decoder || pt_insn_set_image(decoder, image) < 0)
       die("no decoder", "libipt");
    while ((status = pt_insn_sync_forward(decoder)) >= 0) {
       for (;;) {
-         status = drain_events(decoder, status);
-         if (status < 0 || (status & pts_eos))
+         status = drain_events(decoder, status, &enabled);
+         if (is_over(status, enabled, &behind))
             break;
+         insn.iclass = ptic_error;
          status = pt_insn_next(decoder, &insn, sizeof insn);
-         if (status >= 0 || insn.iclass != ptic_error) {
-            if (insn.iclass != ptic_error) {
-               note(check, insn.ip);
-               check->syscalls += is_syscall(&insn);
-            }
+         if (insn.iclass != ptic_error) { /* an error may come with an instruction all the same */
+            note(check, insn.ip);
+            if (is_syscall(&insn))
+               note_syscall(check, insn.ip);
          }
          if (status < 0)
             break;
@@ -110,7 +138,8 @@ static void decode_blocks(struct check *check, const struct pt_config *config, s
 {
    struct pt_block_decoder *decoder = pt_blk_alloc_decoder(config);
    struct pt_block block = { 0 };
-   int status;
+   unsigned behind = 0;
+   int status, enabled = 0;
 
    if (!decoder || pt_blk_set_image(decoder, image) < 0)
       die("no decoder", "libipt");
@@ -120,8 +149,10 @@ static void decode_blocks(struct check *check, const struct pt_config *config, s
             struct pt_event event;
 
             status = pt_blk_event(decoder, &event, sizeof event);
+            if (status >= 0)
+               note_event(&event, &enabled);
          }
-         if (status < 0 || (status & pts_eos))
+         if (is_over(status, enabled, &behind))
             break;
          memset(&block, 0, sizeof block);
          status = pt_blk_next(decoder, &block, sizeof block);
@@ -238,19 +269,23 @@ int main(int argc, char **argv)
          check.blocks = 1;
       else if (strcmp(argv[i], "-d") == 0 && i + 1 < argc)
          check.dump = fopen(argv[++i], "w");
+      else if (strcmp(argv[i], "-s") == 0 && i + 1 < argc)
+         check.calls = fopen(argv[++i], "w");
       else if (strcmp(argv[i], "-x") == 0 && i + 1 < argc)
          check.wanted = strtoull(argv[++i], NULL, 16);
       else
          die("unknown option", argv[i]);
    }
    if (argc - i != 2)
-      die("usage: check_trace [-b] [-d DUMP] [-x IP] TRACE PLAN", "arguments");
+      die("usage: check_trace [-b] [-d DUMP] [-s FILE] [-x IP] TRACE PLAN", "arguments");
    check.cache = pt_iscache_alloc(NULL);
    pt_iscache_set_limit(check.cache, 1u << 30);
    load_trace(&check, argv[i]);
    errors = run(&check, argv[i + 1]);
    if (check.dump)
       fclose(check.dump);
+   if (check.calls)
+      fclose(check.calls);
    pt_iscache_free(check.cache);
    free(check.trace);
    return errors != 0;

@@ -131,7 +131,7 @@ def write_plan(bundle: Bundle, thread: int, plan: Path) -> list[tuple[int, int]]
     size = (bundle.trace / f"{thread}.pt").stat().st_size
     slices = sorted((row["offset"], row["space"], row["epoch"]) for row in rows
                     if row["kind"] == "slice" and row["thread"] == thread)
-    ends = [begin for begin, _, _ in slices[1:]] + [size]
+    ends = [begin for begin, _, _ in slices[1:]] + [size] * bool(slices)
     last = None
     with plan.open("w") as out:
         for (begin, space, epoch), end in zip(slices, ends, strict=True):
@@ -182,11 +182,11 @@ class Decoded:
 
 
 def decode(bundle: Bundle, thread: int, scratch: Path, *, blocks: bool = False, dump: Path | None = None,
-           ip: int | None = None) -> list[Decoded]:
+           calls: Path | None = None, ip: int | None = None) -> list[Decoded]:
     """Decode a thread's trace with libipt, independently of ptweave: one result for each image it ran.
 
-    `blocks`: with the block decoder, whose hash is 0. `dump`: also write every address there. `ip`: an address whose
-    executions are counted as `hits`.
+    `blocks`: with the block decoder, whose hash is 0. `dump`: also write every address there. `calls`: the same for
+    system-call instructions. `ip`: an address whose executions are counted as `hits`.
     """
     plan = scratch / f"{bundle.path.name}.{thread}.plan"
     write_plan(bundle, thread, plan)
@@ -195,6 +195,8 @@ def decode(bundle: Bundle, thread: int, scratch: Path, *, blocks: bool = False, 
         words.append("-b")
     if dump is not None:
         words += ["-d", dump]
+    if calls is not None:
+        words += ["-s", calls]
     if ip is not None:
         words += ["-x", f"{ip:x}"]
     done = subprocess.run([*words, bundle.trace / f"{thread}.pt", plan], capture_output=True, text=True, check=False)
@@ -219,18 +221,22 @@ def system_calls(bundle: Bundle, thread: int) -> np.ndarray[tuple[int], np.dtype
 
 def check_exact(recording: Recording, scratch: Path) -> list[Decoded]:
     """Every thread of a logged recording decodes to exactly what the engine logged, without an error, by the
-    instruction and by the block decoder, with as many system calls as were logged. Returns what was decoded."""
+    instruction and by the block decoder; the n-th system-call instruction is the n-th call logged. Returns what was
+    decoded."""
     everything = []
     logged = Counter(ran for _, _, ran in recording.logs)
     for thread in threads(recording.bundle):
-        decoded = decode(recording.bundle, thread, scratch)
+        calls = scratch / "calls"
+        decoded = decode(recording.bundle, thread, scratch, calls=calls)
         blocks = decode(recording.bundle, thread, scratch, blocks=True)
         for one, other in zip(decoded, blocks, strict=True):
             assert one.errors == other.errors == 0
             assert one.ran.count == other.ran.count
             assert one.ran in logged, (thread, one, recording.logs)
             logged[one.ran] -= 1
-        assert sum(one.syscalls for one in decoded) == len(system_calls(recording.bundle, thread))
+        log = system_calls(recording.bundle, thread)
+        assert [int(line, 16) for line in calls.read_text().split()] == log["ip"].tolist()
+        assert (np.diff(log["stream"].astype(np.int64)) > 0).all()
         everything += decoded
     assert not +logged, "logged, but not decoded"
     return everything

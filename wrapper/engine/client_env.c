@@ -4,6 +4,7 @@
 
 static const HChar preload[] = "LD_PRELOAD=";
 static const HChar library[] = "VALGRIND_LIB=";
+static const HChar own_name[] = CLIENT_ENV_NAME "=";
 static const HChar ours[] = "/vgpreload_core-";
 
 static Bool begins_with(const HChar *text, const HChar *prefix)
@@ -40,12 +41,16 @@ static UWord *end_of_auxv(HChar **variable)
 void client_env_clean(Addr sp)
 {
    UWord argc = *(const UWord *)sp;
-   HChar **variable = (HChar **)sp + 1 + argc + 1;
+   HChar **argv = (HChar **)sp + 1, **variable = argv + argc + 1;
 
    while (*variable != NULL) {
       Bool unwanted = begins_with(*variable, library)
                       || (begins_with(*variable, preload) && clean_preload(*variable));
 
+      if (begins_with(*variable, own_name)) {
+         argv[0] = *variable + sizeof own_name - 1;
+         unwanted = True;
+      }
       if (unwanted) /* everything behind it moves up, the auxiliary vector too: it must follow the last variable */
          VG_(memmove)(variable, variable + 1, (SizeT)((UChar *)end_of_auxv(variable) - (UChar *)(variable + 1)));
       else

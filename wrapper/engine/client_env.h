@@ -2,11 +2,15 @@
 /*
  * The program's environment as it was before Valgrind changed it: without Valgrind's library in LD_PRELOAD and
  * without VALGRIND_LIB. That library only serves tools that replace functions; not loading it also saves time.
+ * And the program's argv[0] as whoever executed it chose it.
  */
 #ifndef PTSOFT_CLIENT_ENV_H
 #define PTSOFT_CLIENT_ENV_H
 
 #include "vg_core.h"
+
+/* The variable in which argv[0] comes along. */
+#define CLIENT_ENV_NAME "PTSOFT_ARGV0"
 
 /* Clean the environment on the program's first stack; `sp` points to argc, nothing has run yet. */
 void client_env_clean(Addr sp);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* See process.h. Runs under the big lock. */
 #include "process.h"
+#include "sideband.h"
 
 enum { LIVES_MAX = 1 << 20 }; /* images that one pid can have in a run */
 
@@ -49,6 +50,17 @@ static void executable_name(HChar exe[PTSOFT_EXE_MAX])
       VG_(strncpy)(exe, VG_(args_the_exename) ? VG_(args_the_exename) : "", PTSOFT_EXE_MAX - 1);
 }
 
+/* The kernel named the task after the engine: name it after the program, as exec would have. */
+static void set_name(const HChar *name)
+{
+   enum { PR_SET_NAME = 15, SIZE = 16 };
+   HChar text[SIZE] = "";
+
+   VG_(strncpy)(text, name, SIZE - 1);
+   (void)VG_(do_syscall)(__NR_prctl, PR_SET_NAME, (UWord)text, 0, 0, 0, 0, 0, 0);
+   sideband_put(PTSOFT_COMM, (struct sideband_values){ { state->tid } }, text);
+}
+
 void process_begin(enum ptsoft_began began, Int parent_tid)
 {
    if (claim_name() && window_map(&header, 0, PTSOFT_PAGE))
@@ -64,6 +76,8 @@ void process_begin(enum ptsoft_began began, Int parent_tid)
    state->tsc_begin = time_stamp();
    executable_name(state->exe);
    state->magic = PTSOFT_PROCESS_MAGIC; /* last: the page is whole */
+   if (began == PTSOFT_STARTED)
+      set_name(VG_(basename)(state->exe));
 }
 
 void process_forking(void)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* See put_order.h. The IR comes in flat: operands are temporaries or constants. Memory is VEX's, for one block. */
 #include "put_order.h"
+#include "bit_test.h"
 #include "libvex_guest_amd64.h"
 
 enum { PUTS_HELD = 24 };
@@ -151,14 +152,18 @@ static void emit(struct put_order *order, IRStmt *statement, Int at)
 IRSB *put_order(const IRSB *in)
 {
    struct put_order order = { .out = deepCopyIRSBExceptStmts(in), .last_access = -1 };
+   struct bit_test bit_test = { False, NULL, 0 };
    Int i;
 
    for (i = 0; i < in->stmts_used; i++) {
+      IRStmt *statement = bit_test_statement(&bit_test, in->stmts[i]);
+
       if (in->stmts[i]->tag == Ist_IMark) {
          flush(&order);
          begin_instruction(&order, in, i + 1);
       }
-      emit(&order, in->stmts[i], i);
+      if (statement != NULL)
+         emit(&order, statement, i);
    }
    flush(&order);
    return order.out;

@@ -3,12 +3,29 @@
 #include "sideband.h"
 #include "process.h"
 
-enum { TEXT_MAX = 4096, HELD_MAX = 1 << 16 };
+enum { TEXT_MAX = 4096, HELD_MAX = 1 << 16, ROOM = 1 << 16 };
 
 static UChar held[HELD_MAX];
 static SizeT held_size;
 static UInt held_records;
 static Bool holding;
+static ULong allocated;   /* bytes of the file that have room on the disk */
+
+/* Packets cannot be decoded without the records about them, which are few: their room is taken in advance, so that
+   a disk that fills up takes packets first. */
+static void allocate(const HChar *name, ULong size)
+{
+   Int fd;
+
+   if (size <= allocated)
+      return;
+   fd = output_open(name, VKI_O_CREAT | VKI_O_WRONLY);
+   if (fd < 0)
+      return;
+   if (output_allocate(fd, allocated, ROOM))
+      allocated += ROOM;
+   VG_(close)(fd);
+}
 
 static void store(void)
 {
@@ -18,6 +35,9 @@ static void store(void)
    if (held_size == 0)
       return;
    process_file_name(name, -1, "rec");
+   if (process->records == 0)
+      allocated = 0;   /* a new process, or a fork child's first */
+   allocate(name, process->records + held_size + ROOM / 2);
    if (output_append(name, process->records, held, held_size))
       process->records += held_size;
    else

@@ -7,9 +7,11 @@
  *
  * Valgrind follows an exec through its launcher, which finds the tool for the program's architecture and names
  * itself to it in the environment. The launcher is an ordinary program: what is in LD_PRELOAD for the target would
- * run in it too. This tool is static and for one architecture, so it is its own launcher.
+ * run in it too. This tool is static and for one architecture, so it is its own launcher. Valgrind also takes the
+ * path for argv[0]; the program's own choice goes along in the environment, and client_env.c puts it in place.
  */
 #include "vg_core.h"
+#include "client_env.h"
 #include "process.h"
 #include "sideband.h"
 
@@ -17,10 +19,15 @@ extern HChar **__real_vgPlain_env_setenv(HChar ***environment, const HChar *name
 extern HChar **__wrap_vgPlain_env_setenv(HChar ***environment, const HChar *name, const HChar *value);
 extern const HChar *VG_(name_of_launcher);
 
+static const HChar *chosen_name;   /* argv[0] of the exec being made, if it is not the path; the program's memory */
+
 HChar **__wrap_vgPlain_env_setenv(HChar ***environment, const HChar *name, const HChar *value)
 {
-   if (VG_(strcmp)(name, "VALGRIND_LIB") == 0) /* set for a program that is followed, and for nothing else */
+   if (VG_(strcmp)(name, "VALGRIND_LIB") == 0) { /* set for a program that is followed, and for nothing else */
       (void)__real_vgPlain_env_setenv(environment, "VALGRIND_LAUNCHER", VG_(name_of_launcher));
+      if (chosen_name != NULL)
+         (void)__real_vgPlain_env_setenv(environment, CLIENT_ENV_NAME, chosen_name);
+   }
    return __real_vgPlain_env_setenv(environment, name, value);
 }
 
@@ -76,6 +83,10 @@ static Bool can_run(const HChar *path, Int depth)
 
 Bool __wrap_vgPlain_should_we_trace_this_child(const HChar *exe, const HChar **argv)
 {
+   chosen_name = NULL;
+   if (exe != NULL && argv != NULL && VG_(am_is_valid_for_client)((Addr)argv[0], 1, VKI_PROT_READ)
+       && VG_(strcmp)(argv[0], exe) != 0)
+      chosen_name = argv[0];
    if (exe == NULL || can_run(exe, SCRIPT_DEPTH))
       return __real_vgPlain_should_we_trace_this_child(exe, argv);
    sideband_put(PTSOFT_UNTRACED, (struct sideband_values){ { (ULong)VG_(gettid)() } }, exe);

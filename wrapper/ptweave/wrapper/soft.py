@@ -130,7 +130,16 @@ class Spool:
 
     def finish(self, ledger: Ledger) -> None:
         """The traced processes are gone, or are given up: write traces, system calls, code and sideband, account
-        for them, and remove the spool."""
+        for them, and remove the spool. Raises MachineLacks when there is no room: the spool is whole then, and
+        `salvage` can do it again."""
+        try:
+            self._finish(ledger)
+        except OSError as error:
+            raise MachineLacks(f"cannot be written ({error.strerror})", where=str(self._bundle.path),
+                               remedy="make room; what was recorded is still in " + str(self._spool)) from error
+        shutil.rmtree(self._spool)
+
+    def _finish(self, ledger: Ledger) -> None:
         self.poll()
         for space in self._order:
             self._end(space)
@@ -142,7 +151,6 @@ class Spool:
         rows.sort(key=_tsc)
         write_sideband(self._bundle.sideband, rows)
         self._account(ledger, rows)
-        shutil.rmtree(self._spool)
 
     # --- reading ----------------------------------------------------------------------------------------------
 
@@ -283,8 +291,11 @@ class Spool:
         ledger.add("processes", "images", stored=len(self._order),
                    lost={"no file could be made for it": sum(state.children_lost for state in states),
                          "the engine cannot run it": len(self.untraced)})
+        unknown = sum(max(space.state.streams - len(space.streams) - space.state.streams_lost, 0)
+                      for space in self._order)
         ledger.add("threads", "streams", stored=sum(len(streams) for streams in self._streams_of.values()),
-                   lost={"no file could be made for it": sum(state.streams_lost for state in states)})
+                   lost={"no file could be made for it": sum(state.streams_lost for state in states),
+                         "the record of it is lost": unknown})
         missing = {str(row["path"]) for row in rows if row["kind"] is SidebandKind.MAP and row["image"] is None}
         ledger.add("images", "files", stored=self._images.kept,
                    lost={"gone, or no room for it": len(missing)})

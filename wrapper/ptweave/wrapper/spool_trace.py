@@ -22,8 +22,8 @@ TSC_OPCODE = 0x19
 
 @dataclass
 class StreamFiles:
-    """A stream: its files are `base` + `.pt` and `.sys`, and its buffer is in `buffers`. `places` are sideband rows about offsets in it; those
-    about bytes that are not there end in `dropped`."""
+    """A stream: its files are `base` + `.pt` and `.sys`, and its buffer is in `buffers`. `places` are sideband rows
+    about offsets in it; those about bytes that are not there end in `dropped`."""
 
     base: Path
     buffers: Path
@@ -44,9 +44,10 @@ def join_streams(folder: Path, thread: int, streams: list[StreamFiles], ledger: 
     trace = folder / f"{thread}.pt"
     calls: list[np.ndarray[tuple[int], np.dtype[np.void]]] = []
     lost = calls_lost = 0
+    trace.unlink(missing_ok=True)
     for stream in streams:
         begin = trace.stat().st_size if trace.exists() else 0
-        size = _append(trace, stream)
+        size = _append(trace, begin, stream)
         _settle(stream, begin, size, last=stream is streams[-1])
         if stream.state is not None:
             lost += stream.state.stream_lost
@@ -60,18 +61,18 @@ def join_streams(folder: Path, thread: int, streams: list[StreamFiles], ledger: 
     ledger.add("engine/syscalls", "calls", stored=len(joined) - calls_lost, lost={"disk full": calls_lost})
 
 
-def _append(trace: Path, stream: StreamFiles) -> int:
-    """Put the stream's packets behind the trace, cut to their exact end, and the branches pending there."""
+def _append(trace: Path, begin: int, stream: StreamFiles) -> int:
+    """Put the stream's packets behind the trace, which has `begin` bytes, cut to their exact end, and the branches
+    pending there. Returns how many bytes. The spool keeps its files: if this fails, it can be done again."""
     state = stream.state
     if state is None:
         return 0
     source = stream.file(".pt")
     there = source.stat().st_size if _is_plain(source) else 0
     stored = min(state.stored, there)
-    if stored and not trace.exists():
-        source.rename(trace)
-        os.truncate(trace, stored)
-    elif stored:
+    if stored and not (trace.exists() or _linked(source, trace, stored)):
+        trace.touch()
+    if stored and trace.stat().st_size != begin + stored:
         with trace.open("ab") as out:
             _copy(source, stored, out)
     rest = b""
@@ -81,6 +82,16 @@ def _append(trace: Path, stream: StreamFiles) -> int:
     with trace.open("ab") as out:
         out.write(rest)
     return stored + len(rest)
+
+
+def _linked(source: Path, trace: Path, size: int) -> bool:
+    """Make the stream's file the trace itself, without a copy: where both are in one file system."""
+    try:
+        trace.hardlink_to(source)
+    except OSError:
+        return False
+    os.truncate(trace, size)
+    return True
 
 
 def _is_plain(path: Path) -> bool:

@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: MIT
+"""What the soft engine does to a target (nothing it can see), and what is left of a trace when things go wrong."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import struct
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ptweave.data import Bundle, MachineLacks, Manifest
+from ptweave.data.sideband import read_sideband
+from ptweave.wrapper.soft import SoftEngine, salvage
+from support.engine import Recorder, check_exact, compile_c, decode, record, record_all, system_calls, threads
+
+BARE = ("-nostdlib", "-static", "-no-pie", "-fno-stack-protector", "-fcf-protection=none")
+root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: mounts, set-user-id programs")
+
+
+@pytest.mark.parametrize("script", [
+    "cat; echo out; echo err >&2; exit 7",
+    "kill -9 $$", "kill -TERM $$", "kill -SEGV $$", "pwd; umask; ulimit -s",
+    "env | grep -v -e ^_= | sort", "trap 'echo caught; exit 3' TERM; kill -TERM $$; echo no",
+    "readlink /proc/self/exe; nproc; cat /proc/self/comm", "ls /no/such/file; head -c x",
+    "bash -c \"exec -a other bash -c 'echo \\$0'\"", "exec 3>&1; echo three >&3; exec false",
+    "no-such-command", "cd / && ls -d usr", "sleep 0.05 & wait; echo $?",
+])
+def test_target_runs_as_without(tmp_path: Path, script: str) -> None:
+    """Output, error output, status and death by signal; environment, descriptors, directory."""
+    native = subprocess.run(["sh", "-c", script], capture_output=True, check=False, input=b"some\ninput\n",
+                            env=os.environ)
+    under = record_all(["sh", "-c", script], tmp_path, stdin=b"some\ninput\n")
+    assert under.stdout == native.stdout
+    assert under.stderr == native.stderr
+    assert under.status == native.returncode
+    assert under.bundle.ledger().losses == []
+
+
+def new_counter(folder: Path) -> Path:
+    file = folder / "count"
+    file.write_bytes(bytes(4096))
+    return file
+
+
+def wait_until_it_counts(counter: Path) -> None:
+    deadline = time.monotonic() + 60
+    while not any(counter.read_bytes()[:8]):
+        assert time.monotonic() < deadline, "the target does not run"
+        time.sleep(0.005)
+
+
+def counted(program: Path) -> int:
+    """Address of the instruction that counts."""
+    symbols = subprocess.run(["nm", program], capture_output=True, text=True, check=True).stdout
+    return next(int(line.split()[0], 16) for line in symbols.splitlines() if line.endswith(" counted"))
+
+
+@pytest.mark.parametrize("attempt", range(6))
+def test_killed_target_loses_nothing_that_ran(tmp_path: Path, attempt: int) -> None:
+    """SIGKILL at any moment: the program's own count, in memory that outlives it, is what its trace says."""
+    program = compile_c("counter.c", tmp_path, "-no-pie")
+    counter = new_counter(tmp_path)
+    recorder = Recorder([str(program), str(counter)], tmp_path)
+    wait_until_it_counts(counter)
+    time.sleep(random.Random(attempt).uniform(0, 0.5))
+    recorder.process.kill()
+    recording = recorder.finish()
+    assert recording.status == -signal.SIGKILL
+    (counts,) = struct.unpack_from("<Q", counter.read_bytes())
+    decoded = decode(recording.bundle, 0, tmp_path, ip=counted(program))[0]
+    assert decoded.errors == 0
+    assert counts > 100
+    assert counts <= decoded.hits <= counts + 1  # the block that was about to run
+    calls = system_calls(recording.bundle, 0)
+    assert abs(len(calls) - decoded.syscalls) <= 1  # the last may be about to be made
+    rows = read_sideband(recording.bundle.sideband).to_pylist()
+    assert not [row for row in rows if row["kind"] == "finish"]  # it did not end orderly, and nobody says so
+    assert next(row for row in rows if row["kind"] == "process_exit")["value"] == signal.SIGKILL
+    assert recording.bundle.ledger().losses == []
+
+
+def test_control_a_trace_cut_short_counts_less(tmp_path: Path) -> None:
+    program = compile_c("counter.c", tmp_path, "-no-pie")
+    counter = new_counter(tmp_path)
+    recorder = Recorder([str(program), str(counter)], tmp_path)
+    wait_until_it_counts(counter)
+    recorder.process.kill()
+    bundle = recorder.finish().bundle
+    trace = bundle.trace / "0.pt"
+    os.truncate(trace, trace.stat().st_size - 64)
+    (counts,) = struct.unpack_from("<Q", counter.read_bytes())
+    assert decode(bundle, 0, tmp_path, ip=counted(program))[0].hits < counts
+
+
+def test_spool_of_a_dead_supervisor_is_salvaged(tmp_path: Path) -> None:
+    """Nobody polled, the bundle was begun: the spool alone gives the same trace."""
+    bundle = Bundle.create(tmp_path / "late.ptw", Manifest())
+    spool = tmp_path / "spool"
+    spool.mkdir()
+    command, extra = SoftEngine().command(["sh", "-c", "ls / >&2; exec true"], spool)
+    subprocess.run(command, env={**os.environ, **extra}, check=True, stderr=subprocess.DEVNULL)
+    ledger = salvage(bundle, spool)
+    assert not spool.exists()
+    assert ledger.check() == []
+    assert ledger.losses == []
+    assert [one.errors for thread in threads(bundle) for one in decode(bundle, thread, tmp_path)] == [0] * 4
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of a few MB."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "none", folder], check=True)
+    yield folder
+    subprocess.run(["umount", "-l", folder], check=True)
+
+
+@root
+def test_full_disk_is_counted_and_the_target_goes_on(tmp_path: Path, small_disk: Path) -> None:
+    program = compile_c("four_threads.c", tmp_path, "-pthread")
+    native = subprocess.run([program, "1500"], capture_output=True, check=True)
+    bundle = Bundle.create(tmp_path / "full.ptw", Manifest())
+    spool = small_disk / "spool"
+    spool.mkdir()
+    command, extra = SoftEngine().command([str(program), "1500"], spool)
+    done = subprocess.run(command, env={**os.environ, **extra}, capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, native.stdout, b"")
+    ledger = salvage(bundle, spool)
+    assert ledger.check() == []
+    lost = {name: count for name, why, count, _ in ledger.losses if name.startswith("trace/") and why == "disk full"}
+    assert lost
+    rows = read_sideband(bundle.sideband).to_pylist()
+    for name, count in lost.items():
+        told = sum(row["size"] for row in rows if row["kind"] == "lost" and row["thread"] == int(name[6:]))
+        assert told == count
+    for thread in threads(bundle):  # what was stored is right
+        assert all(one.errors == 0 for one in decode(bundle, thread, tmp_path))
+
+
+@root
+def test_trace_goes_on_when_there_is_room_again(tmp_path: Path, small_disk: Path) -> None:
+    program = compile_c("counter.c", tmp_path, "-no-pie")
+    counter = new_counter(tmp_path)
+    bundle = Bundle.create(tmp_path / "gap.ptw", Manifest())
+    spool = small_disk / "spool"
+    spool.mkdir()
+    command, extra = SoftEngine().command([str(program), str(counter)], spool)
+    process = subprocess.Popen(command, env={**os.environ, **extra})
+    try:
+        wait_until_it_counts(counter)
+        ballast = small_disk / "ballast"
+        with ballast.open("wb", buffering=0) as out:
+            try:
+                while True:
+                    out.write(bytes(1 << 16))
+            except OSError:
+                pass
+        time.sleep(1.5)
+        subprocess.run(["mount", "-o", "remount,size=500m", small_disk], check=True)
+        time.sleep(0.5)
+    finally:
+        process.kill()
+        process.wait()
+    ledger = salvage(bundle, spool)
+    rows = [row for row in read_sideband(bundle.sideband).to_pylist() if row["kind"] in ("lost", "slice")]
+    kinds = [row["kind"] for row in rows]
+    assert "lost" in kinds
+    assert kinds[-1] == "slice"  # it went on behind the hole
+    assert ledger["trace/0"].total_lost == sum(row["size"] for row in rows if row["kind"] == "lost")
+    (counts,) = struct.unpack_from("<Q", counter.read_bytes())
+    decoded = decode(bundle, 0, tmp_path, ip=counted(program))[0]
+    assert decoded.errors == 0
+    assert 0 < decoded.hits < counts
+
+
+def test_image_of_a_program_that_is_gone(tmp_path: Path) -> None:
+    """A program is copied, run and removed before anyone polls: its code is in the bundle all the same."""
+    program = compile_c("bare.c", tmp_path, *BARE)
+    script = f"cp {program} {tmp_path}/gone; {tmp_path}/gone second; rm {tmp_path}/gone"
+    recorder = Recorder(["sh", "-c", script], tmp_path, log=True, poll=1000)
+    recording = recorder.finish()
+    assert recording.stdout == b"hi\n"
+    rows = read_sideband(recording.bundle.sideband).to_pylist()
+    gone = [row for row in rows if row["kind"] == "map" and row["path"] == f"{tmp_path}/gone"]
+    assert gone and all(row["image"] for row in gone)
+    check_exact(recording, tmp_path)
+
+
+def test_program_that_removes_itself(tmp_path: Path) -> None:
+    program = compile_c("four_threads.c", tmp_path, "-pthread")
+    shutil.copy(program, tmp_path / "itself")
+    script = f"exec 9<{tmp_path}/itself; rm {tmp_path}/itself; exec /proc/self/fd/9 5"
+    recording = record_all(["bash", "-c", script], tmp_path, log=True)
+    assert recording.status == 0, recording.stderr
+    check_exact(recording, tmp_path)
+
+
+@root
+def test_programs_the_engine_cannot_run_run_without_it(tmp_path: Path) -> None:
+    """A set-user-id program: the engine would not let it run. It runs, and is reported."""
+    copy = tmp_path / "suid"
+    shutil.copy("/bin/echo", copy)
+    copy.chmod(0o4755)
+    recording = record_all(["sh", "-c", f"{copy} hello; echo after"], tmp_path)
+    assert recording.stdout == b"hello\nafter\n"
+    assert recording.stderr == b""
+    assert ("processes", "the engine cannot run it", 1, "images") in recording.bundle.ledger().losses
+
+
+@root
+def test_traces_through_chroot_and_other_users(tmp_path: Path) -> None:
+    """The spool is reached by descriptor: a program that changes its root or its user is still traced."""
+    program = compile_c("bare.c", tmp_path, *BARE)
+    jail = tmp_path / "jail"
+    jail.mkdir()
+    shutil.copy(program, jail / "bare")
+    script = ("import os, sys\npid = os.fork()\nif pid == 0:\n os.chroot(sys.argv[1])\n os.setgid(65534)\n"
+              " child = os.fork()\n if child == 0:\n  os._exit(3)\n"
+              " os._exit(os.waitpid(child, 0)[1] >> 8)\nsys.exit(os.waitpid(pid, 0)[1] >> 8)")
+    recording = record_all(["/usr/bin/python3", "-c", script, str(jail)], tmp_path, log=True)
+    assert recording.status == 3
+    assert len(threads(recording.bundle)) == 3
+    check_exact(recording, tmp_path)
+
+
+def test_exec_keeps_the_thread_and_fork_makes_one(tmp_path: Path) -> None:
+    bundle = record(["sh", "-c", "(exit 0); exec sh -c 'exec true'"], tmp_path)
+    rows = read_sideband(bundle.sideband).to_pylist()
+    processes = [row for row in rows if row["kind"] == "process"]
+    assert sorted(row["detail"] for row in processes) == ["exec", "exec", "fork", "start"]
+    assert len({row["space"] for row in processes}) == 4
+    assert threads(bundle) == [0, 1]
+    assert len([row for row in rows if row["kind"] == "thread"]) == 2
+    fork = next(row for row in processes if row["detail"] == "fork")
+    assert fork["value"] == processes[0]["pid"]
+    finish = [row for row in rows if row["kind"] == "finish"]
+    assert {row["thread"]: row["offset"] for row in finish} == {
+        thread: (bundle.trace / f"{thread}.pt").stat().st_size for thread in (0, 1)}
+    assert [row["tsc"] for row in rows] == sorted(row["tsc"] for row in rows)
+    psbs = list(struct.iter_unpack("<QQ", (bundle.trace / "0.psb").read_bytes()))
+    slices = [row["offset"] for row in rows if row["kind"] == "slice" and row["thread"] == 0]
+    assert set(slices) <= {offset for offset, _ in psbs}
+    assert all(tsc for _, tsc in psbs)
+    assert [tsc for _, tsc in psbs] == sorted(tsc for _, tsc in psbs)
+
+
+def test_engine_that_is_not_built_says_so(tmp_path: Path) -> None:
+    with pytest.raises(MachineLacks) as error:
+        SoftEngine(tmp_path).version()
+    assert "not built" in error.value.line()
+    assert error.value.remedy
+
+
+def test_version_names_the_valgrind_it_was_built_with() -> None:
+    assert "Valgrind 3.19" in SoftEngine().version()
