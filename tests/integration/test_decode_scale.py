@@ -6,12 +6,11 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from ptweave.data.sideband import SidebandKind
+from ptweave.decode.flow import decode_flow
 from support.assembler import assemble
 from support.pt_writer import PtWriter
 from support.trace_bundle import TraceBundle
-
-from ptweave.data.sideband import SidebandKind
-from ptweave.decode.flow import decode_flow
 
 AT = 0x500000
 
