@@ -116,6 +116,9 @@ struct ptd_rows {
 struct ptd_rows *ptd_rows_create(size_t flow);
 void ptd_rows_destroy(struct ptd_rows *rows);
 
+/* Forget the rows, to fill the batch again; nobody may look at them any more. */
+void ptd_rows_clear(struct ptd_rows *rows);
+
 /* ---- code ---- */
 
 /* The sections of code a run executed, mapped once and shared by every trace. */

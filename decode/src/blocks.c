@@ -28,8 +28,9 @@ int ptd_blocks_init(struct ptd_blocks *blocks)
     memset(blocks, 0, sizeof *blocks);
     blocks->table_mask = 4 * FIRST_CAPACITY - 1;
     blocks->table = calloc(blocks->table_mask + 1, sizeof *blocks->table);
-    blocks->cache = calloc((size_t)1 << BLOCK_CACHE_BITS, sizeof *blocks->cache);
-    return blocks->table && blocks->cache ? 0 : -ENOMEM;
+    blocks->hits_mask = 4 * FIRST_CAPACITY - 1;
+    blocks->hits = calloc(blocks->hits_mask + 1, sizeof *blocks->hits);
+    return blocks->table && blocks->hits ? 0 : -ENOMEM;
 }
 
 void ptd_blocks_deinit(struct ptd_blocks *blocks)
@@ -43,7 +44,7 @@ void ptd_blocks_deinit(struct ptd_blocks *blocks)
     free(blocks->last);
     free(blocks->mode);
     free(blocks->table);
-    free(blocks->cache);
+    free(blocks->hits);
 }
 
 static int grow_column(void *column, size_t capacity, size_t width)
@@ -107,12 +108,11 @@ static int same(const struct ptd_blocks *blocks, size_t i, const struct identity
            blocks->instructions[i] == identity->block->ninsn && blocks->mode[i] == (uint8_t)identity->block->mode;
 }
 
-/* Size and class of a block's last instruction, by decoding the block once. */
+/* A block's size and the class of its last instruction, by decoding that instruction. */
 static void describe(struct ptd_space *space, const struct pt_block *block, int32_t *size, int8_t *last)
 {
     struct ptd_walk walk;
-    int error = ptd_walker_walk(ptd_space_walker(space), block->ip, block->mode, block->ninsn, NULL, &walk);
-    if (error < 0 || walk.last_ip != block->end_ip) {
+    if (ptd_walker_walk(ptd_space_walker(space), block->end_ip, block->mode, 1, NULL, &walk) < 0) {
         *size = (int32_t)(block->end_ip - block->ip); /* not decodable on its own: up to the last instruction */
         *last = PTD_OTHER;
         return;
@@ -166,8 +166,33 @@ static int find_or_add(struct ptd_blocks *blocks, struct ptd_space *space, const
     return 0;
 }
 
-int ptd_blocks_intern_slow(struct ptd_blocks *blocks, struct ptd_space *space, const struct pt_block *block,
-                           struct ptd_block_hit *ret)
+static struct ptd_block_hit *free_entry(struct ptd_block_hit *hits, uint64_t mask, uint64_t ip, uint64_t end_ip)
+{
+    uint64_t slot = ptd_block_hash(ip, end_ip) & mask;
+    while (hits[slot].instructions)
+        slot = (slot + 1) & mask;
+    return &hits[slot];
+}
+
+static int grow_hits(struct ptd_blocks *blocks)
+{
+    uint64_t mask = 2 * blocks->hits_mask + 1;
+    struct ptd_block_hit *hits = calloc(mask + 1, sizeof *hits);
+    if (!hits)
+        return -ENOMEM;
+    for (uint64_t i = 0; i <= blocks->hits_mask; i++) {
+        const struct ptd_block_hit *old = &blocks->hits[i];
+        if (old->instructions)
+            *free_entry(hits, mask, old->ip, old->end_ip) = *old;
+    }
+    free(blocks->hits);
+    blocks->hits = hits;
+    blocks->hits_mask = mask;
+    return 0;
+}
+
+int ptd_blocks_intern_new(struct ptd_blocks *blocks, struct ptd_space *space, const struct pt_block *block,
+                          const struct ptd_block_hit **ret)
 {
     const struct ptd_section *section = ptd_images_section(ptd_space_images(space), block->isid);
     struct identity identity = {.image = -1, .offset = 0, .block = block};
@@ -177,9 +202,12 @@ int ptd_blocks_intern_slow(struct ptd_blocks *blocks, struct ptd_space *space, c
     }
     int32_t number;
     int error = find_or_add(blocks, space, &identity, &number);
+    if (error == 0 && 2 * blocks->hits_count > blocks->hits_mask)
+        error = grow_hits(blocks);
     if (error < 0)
         return error;
-    *ret = (struct ptd_block_hit){
+    struct ptd_block_hit *hit = free_entry(blocks->hits, blocks->hits_mask, block->ip, block->end_ip);
+    *hit = (struct ptd_block_hit){
         .ip = block->ip,
         .end_ip = block->end_ip,
         .isid = block->isid,
@@ -188,5 +216,7 @@ int ptd_blocks_intern_slow(struct ptd_blocks *blocks, struct ptd_space *space, c
         .last = (uint8_t)blocks->last[number],
         .block = number,
     };
+    blocks->hits_count++;
+    *ret = hit;
     return 0;
 }

@@ -9,14 +9,15 @@
 
 #include <intel-pt.h>
 
-enum { BLOCK_CACHE_BITS = 15 };
-
-/* What makes a block the same block again, and what the hot loop wants to know of it. */
+/*
+ * A block as libipt gives it, and what the hot loop wants to know of it. Entries of a hash table: all that is compared
+ * lies in one cache line. The same block has several entries when the same code is in several sections.
+ */
 struct ptd_block_hit {
     uint64_t ip;
     uint64_t end_ip;
     int32_t isid;
-    uint16_t instructions;
+    uint16_t instructions; /* 0: the entry is empty */
     uint8_t mode;
     uint8_t last; /* enum ptd_class */
     int32_t block;
@@ -37,30 +38,42 @@ struct ptd_blocks {
     /* block + 1 by hash of the identity, 0 empty; at most half full */
     uint32_t *table;
     uint64_t table_mask;
-    /* direct-mapped by address: answers nearly every time */
-    struct ptd_block_hit *cache;
+    /* what libipt gave before; at most half full */
+    struct ptd_block_hit *hits;
+    uint64_t hits_mask;
+    size_t hits_count;
 };
 
 /* Returns 0 or -ENOMEM; deinit also takes an object whose init failed. */
 int ptd_blocks_init(struct ptd_blocks *blocks);
 void ptd_blocks_deinit(struct ptd_blocks *blocks);
 
+/* Number and remember a block that is in no entry yet. Returns 0, -ENOMEM or -EOVERFLOW. */
+int ptd_blocks_intern_new(struct ptd_blocks *blocks, struct ptd_space *space, const struct pt_block *block,
+                          const struct ptd_block_hit **ret);
+
+static inline uint64_t ptd_block_hash(uint64_t ip, uint64_t end_ip)
+{
+    return ptd_mix(ip + (end_ip << 20));
+}
+
 /*
- * The number of a block libipt decoded in `space`; `ret` borrows the cache's entry until the next call.
+ * The number and class of a block libipt decoded in `space`; `ret` borrows an entry until the next call.
  * Returns 0, -ENOMEM or -EOVERFLOW.
  */
-int ptd_blocks_intern_slow(struct ptd_blocks *blocks, struct ptd_space *space, const struct pt_block *block,
-                           struct ptd_block_hit *ret);
-
 static inline int ptd_blocks_intern(struct ptd_blocks *blocks, struct ptd_space *space, const struct pt_block *block,
                                     const struct ptd_block_hit **ret)
 {
-    struct ptd_block_hit *hit = &blocks->cache[ptd_mix(block->ip) & ((1u << BLOCK_CACHE_BITS) - 1)];
-    *ret = hit;
-    if (hit->ip == block->ip && hit->end_ip == block->end_ip && hit->isid == block->isid &&
-        hit->instructions == block->ninsn && hit->mode == (uint8_t)block->mode)
-        return 0;
-    return ptd_blocks_intern_slow(blocks, space, block, hit);
+    uint64_t slot = ptd_block_hash(block->ip, block->end_ip) & blocks->hits_mask;
+    for (; blocks->hits[slot].instructions; slot = (slot + 1) & blocks->hits_mask) {
+        const struct ptd_block_hit *hit = &blocks->hits[slot];
+        if (hit->ip == block->ip && hit->end_ip == block->end_ip && hit->isid == block->isid &&
+            hit->instructions == block->ninsn && hit->mode == (uint8_t)block->mode) {
+            *ret = hit;
+            return 0;
+        }
+    }
+    return ptd_blocks_intern_new(blocks, space, block, ret);
 }
 
 #endif

@@ -8,6 +8,7 @@
 #include "columns.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* A slice of flow has far fewer events than paths; a batch ends when any of its columns is full. */
 enum { EVENTS_PER_FLOW = 4, GAPS_PER_FLOW = 16 };
@@ -102,6 +103,15 @@ void ptd_rows_destroy(struct ptd_rows *rows)
         return;
     rows_deinit(rows);
     free(rows);
+}
+
+void ptd_rows_clear(struct ptd_rows *rows)
+{
+    memset(rows->valid_event_ip, 0, rows->event_count / 8 + 1);
+    memset(rows->valid_event_target, 0, rows->event_count / 8 + 1);
+    memset(rows->valid_event_detail, 0, rows->event_count / 8 + 1);
+    memset(rows->valid_gap_ip, 0, rows->gap_count / 8 + 1);
+    rows->flow_count = rows->clock_count = rows->event_count = rows->gap_count = 0;
 }
 
 void ptd_rows_clock(struct ptd_rows *rows, int64_t seq, uint64_t tsc)

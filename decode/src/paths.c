@@ -34,12 +34,9 @@ int ptd_paths_init(struct ptd_paths *paths)
     paths->decisions_limit = decisions_limit(0);
     paths->table_mask = 4 * FIRST_CAPACITY - 1;
     paths->table = calloc(paths->table_mask + 1, sizeof *paths->table);
-    paths->cache = calloc((size_t)1 << PATH_CACHE_BITS, sizeof *paths->cache);
     paths->starts = calloc(1, sizeof *paths->starts);
-    if (!paths->table || !paths->cache || !paths->starts)
+    if (!paths->table || !paths->starts)
         return -ENOMEM;
-    for (size_t i = 0; i < (size_t)1 << PATH_CACHE_BITS; i++)
-        paths->cache[i] = -1;
     return 0;
 }
 
@@ -52,7 +49,6 @@ void ptd_paths_deinit(struct ptd_paths *paths)
     free(paths->hashes);
     free(paths->blocks);
     free(paths->table);
-    free(paths->cache);
 }
 
 static int grow_column(void *column, size_t capacity, size_t width)
@@ -94,17 +90,22 @@ static int grow_blocks(struct ptd_paths *paths, size_t needed)
     return 0;
 }
 
+static struct ptd_path_entry entry_of(uint64_t mixed, size_t path)
+{
+    return (struct ptd_path_entry){.tag = (uint32_t)(mixed >> 32), .path_plus_1 = (uint32_t)path + 1};
+}
+
 static int grow_table(struct ptd_paths *paths)
 {
     uint64_t mask = 2 * paths->table_mask + 1;
-    uint32_t *table = calloc(mask + 1, sizeof *table);
+    struct ptd_path_entry *table = calloc(mask + 1, sizeof *table);
     if (!table)
         return -ENOMEM;
     for (size_t i = 0; i < paths->count; i++) {
-        uint64_t slot = ptd_mix(paths->hashes[i]) & mask;
-        while (table[slot])
+        uint64_t mixed = ptd_mix(paths->hashes[i]), slot = mixed & mask;
+        while (table[slot].path_plus_1)
             slot = (slot + 1) & mask;
-        table[slot] = (uint32_t)i + 1;
+        table[slot] = entry_of(mixed, i);
     }
     free(paths->table);
     paths->table = table;
@@ -114,8 +115,9 @@ static int grow_table(struct ptd_paths *paths)
 
 static int same(const struct ptd_paths *paths, size_t i, const struct ptd_run *run)
 {
-    return paths->hashes[i] == run->hash && paths->length[i] == (int32_t)run->length &&
-           memcmp(paths->blocks + paths->starts[i], run->blocks, run->length * sizeof *run->blocks) == 0;
+    int32_t start = paths->starts[i];
+    return paths->starts[i + 1] - start == (int32_t)run->length &&
+           memcmp(paths->blocks + start, run->blocks, run->length * sizeof *run->blocks) == 0;
 }
 
 static int add(struct ptd_paths *paths, const struct ptd_run *run, const int32_t *instructions, const int8_t *last)
@@ -147,40 +149,26 @@ static int add(struct ptd_paths *paths, const struct ptd_run *run, const int32_t
     return 0;
 }
 
-static int find_or_add(struct ptd_paths *paths, const struct ptd_run *run, const int32_t *instructions,
-                       const int8_t *last, int32_t *ret)
+int ptd_paths_intern(struct ptd_paths *paths, const struct ptd_run *run, const int32_t *instructions,
+                     const int8_t *last, int32_t *ret)
 {
     if (2 * paths->count > paths->table_mask) {
         int error = grow_table(paths);
         if (error < 0)
             return error;
     }
-    uint64_t slot = ptd_mix(run->hash) & paths->table_mask;
-    for (; paths->table[slot]; slot = (slot + 1) & paths->table_mask) {
-        if (same(paths, paths->table[slot] - 1, run)) {
-            *ret = (int32_t)(paths->table[slot] - 1);
+    uint64_t mixed = ptd_mix(run->hash), slot = mixed & paths->table_mask;
+    for (; paths->table[slot].path_plus_1; slot = (slot + 1) & paths->table_mask) {
+        const struct ptd_path_entry *entry = &paths->table[slot];
+        if (entry->tag == (uint32_t)(mixed >> 32) && same(paths, entry->path_plus_1 - 1, run)) {
+            *ret = (int32_t)(entry->path_plus_1 - 1);
             return 0;
         }
     }
     int error = add(paths, run, instructions, last);
     if (error < 0)
         return error;
-    paths->table[slot] = (uint32_t)paths->count;
+    paths->table[slot] = entry_of(mixed, paths->count - 1);
     *ret = (int32_t)(paths->count - 1);
-    return 0;
-}
-
-int ptd_paths_intern(struct ptd_paths *paths, const struct ptd_run *run, const int32_t *instructions,
-                     const int8_t *last, int32_t *ret)
-{
-    int32_t *cached = &paths->cache[ptd_mix(run->hash) >> (64 - PATH_CACHE_BITS)];
-    if (*cached >= 0 && same(paths, (size_t)*cached, run)) {
-        *ret = *cached;
-        return 0;
-    }
-    int error = find_or_add(paths, run, instructions, last, ret);
-    if (error < 0)
-        return error;
-    *cached = *ret;
     return 0;
 }

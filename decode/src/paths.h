@@ -7,8 +7,7 @@
 #include "hash.h"
 
 enum {
-    PATH_MAX_BLOCKS = 4096, /* direct jumps and calls alone do not cut a path, this does */
-    PATH_CACHE_BITS = 14
+    PATH_MAX_BLOCKS = 4096 /* direct jumps and calls alone do not cut a path, this does */
 };
 
 /* The path being executed, not yet numbered. */
@@ -17,6 +16,12 @@ struct ptd_run {
     uint32_t decisions; /* conditional branches and returns in it */
     uint64_t hash;
     int32_t blocks[PATH_MAX_BLOCKS];
+};
+
+/* An entry of the hash table: the high half of the hash, so that few paths are compared in vain. */
+struct ptd_path_entry {
+    uint32_t tag;
+    uint32_t path_plus_1; /* 0: empty */
 };
 
 struct ptd_paths {
@@ -32,10 +37,8 @@ struct ptd_paths {
     int32_t *blocks;
     size_t block_count;
     size_t block_capacity;
-    /* path + 1 by hash, 0 empty; at most half full */
-    uint32_t *table;
+    struct ptd_path_entry *table; /* by hash; at most half full */
     uint64_t table_mask;
-    int32_t *cache; /* direct-mapped by hash; -1 empty */
     uint32_t decisions_limit; /* decisions in a path before it is cut */
 };
 

@@ -128,7 +128,7 @@ static int start(struct ptd_walker *walker, uint64_t ip, enum pt_exec_mode mode)
 int ptd_walker_walk(struct ptd_walker *walker, uint64_t ip, enum pt_exec_mode mode, uint32_t instructions,
                     uint8_t *lengths, struct ptd_walk *ret)
 {
-    *ret = (struct ptd_walk){.last_ip = ip, .end = ip, .last = PTD_OTHER};
+    *ret = (struct ptd_walk){.end = ip, .last = PTD_OTHER};
     int status = start(walker, ip, mode);
     if (status < 0)
         return status;
@@ -140,12 +140,10 @@ int ptd_walker_walk(struct ptd_walker *walker, uint64_t ip, enum pt_exec_mode mo
         if (lengths)
             lengths[ret->instructions] = insn.size;
         ret->instructions++;
-        ret->last_ip = insn.ip;
         ret->end = insn.ip + insn.size;
         ret->last = class_of(&insn);
         if (ret->last != PTD_OTHER) /* the branch needs a packet there is none of, or leads elsewhere: the end */
             break;
     }
-    ret->inner = ret->instructions < instructions;
     return 0;
 }

@@ -12,10 +12,8 @@ struct ptd_walker;
 /* What a walk found. */
 struct ptd_walk {
     uint32_t instructions;
-    uint64_t last_ip;
-    uint64_t end;         /* address after the last instruction */
-    enum ptd_class last;  /* class of the last instruction */
-    uint32_t inner;       /* branches before the last instruction: 0 in straight code */
+    uint64_t end;        /* address after the last instruction */
+    enum ptd_class last; /* class of the last instruction */
 };
 
 /* A walker over the code of `image`, which it borrows. NULL: out of memory. */

@@ -33,10 +33,26 @@ def test_an_array_keeps_its_owner_alive_and_shares_its_memory() -> None:
     assert freed == [1]
 
 
+def test_without_an_owner_the_memory_is_copied() -> None:
+    values = ffi.new("int32_t[3]", [5, 6, 7])
+    made = array(None, values, 3, pa.int32())
+    values[1] = 60
+    assert made.to_pylist() == [5, 6, 7]
+
+
 def test_a_bitmap_makes_nulls() -> None:
     owner = ffi.new("uint64_t[3]", [5, 6, 7])
     valid = ffi.new("uint8_t[1]", [0b101])
-    assert array(owner, owner, 3, pa.uint64(), valid).to_pylist() == [5, None, 7]
+    for keeper in (owner, None):
+        assert array(keeper, owner, 3, pa.uint64(), valid).to_pylist() == [5, None, 7]
+
+
+def test_a_cleared_batch_has_no_rows_and_no_old_nulls() -> None:
+    rows = ffi.gc(lib.ptd_rows_create(64), lib.ptd_rows_destroy)
+    rows.event_count = 9
+    rows.valid_event_ip[0] = rows.valid_event_ip[1] = 0xFF
+    lib.ptd_rows_clear(rows)
+    assert (rows.event_count, rows.valid_event_ip[0], rows.valid_event_ip[1]) == (0, 0, 0)
 
 
 def test_no_rows_make_an_empty_array() -> None:

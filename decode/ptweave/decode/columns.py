@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""The C half's columns as Arrow arrays: the memory is shared, not copied, and lives as long as the last array."""
+"""The C half's columns as Arrow arrays.
+
+Large columns are shared, not copied: their memory lives as long as the last array. It is that of the whole batch, so
+a few rows are copied instead: they may wait long in a writer, and must not keep a batch of millions waiting with them.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +18,21 @@ from ptweave.decode._ipt import ffi, lib
 
 
 def array(owner: Any, pointer: Any, count: int, kind: pa.DataType, valid: Any = None) -> pa.Array:
-    """An array of `count` values of type `kind` at `pointer`, which `owner` keeps alive; `valid` is a bitmap."""
+    """An array of `count` values of type `kind` at `pointer`, `valid` a bitmap.
+
+    The memory is shared and `owner` keeps it alive; it is copied when `owner` is None.
+    """
     if count == 0:
         return pa.array([], kind)
-    values = pa.foreign_buffer(_address(pointer), count * kind.bit_width // 8, base=owner)
-    bitmap = None if valid is None else pa.foreign_buffer(_address(valid), (count + 7) // 8, base=owner)
+    values = _buffer(owner, pointer, count * kind.bit_width // 8)
+    bitmap = None if valid is None else _buffer(owner, valid, (count + 7) // 8)
     return pa.Array.from_buffers(kind, count, [bitmap, values])
 
 
-def _address(pointer: Any) -> int:
-    return int(ffi.cast("uintptr_t", pointer))
+def _buffer(owner: Any, pointer: Any, size: int) -> pa.Buffer:
+    if owner is None:
+        return pa.py_buffer(bytes(ffi.buffer(pointer, size)))
+    return pa.foreign_buffer(int(ffi.cast("uintptr_t", pointer)), size, base=owner)
 
 
 def coded(codes: pa.Array, names: tuple[str, ...]) -> pa.Array:

@@ -36,6 +36,9 @@ from ptweave.decode.plan import Slice, Thread, plan
 FLOW_ROWS = schemas.ROW_GROUP
 """Rows of flow in a step: one row group."""
 
+SHARE = 4
+"""A step that filled at least one in so many of its rows hands their memory over; fewer are copied."""
+
 CLASSES = tuple(kind.value for kind in schemas.BlockClass)
 """Names of `enum ptd_class`, in its order."""
 
@@ -133,6 +136,7 @@ class _Decode:
         self.sections = _Sections(code)
         self.tables = _own(lib.ptd_tables_create(), lib.ptd_tables_destroy)
         self.cpu = _cpu(bundle.manifest)
+        self.rows: Any = None  # a batch to be filled
 
     def thread(self, thread: Thread, moved: Callable[[int], None]) -> Totals:
         """Decode a thread's trace; `moved` is told offsets."""
@@ -180,9 +184,13 @@ class _Decode:
             decoder = _own(made[0], lib.ptd_decoder_destroy)
             more = 1
             while more:
-                rows = _own(lib.ptd_rows_create(FLOW_ROWS), lib.ptd_rows_destroy)
+                rows = self.rows or _own(lib.ptd_rows_create(FLOW_ROWS), lib.ptd_rows_destroy)
                 more = _check(lib.ptd_decoder_step(decoder, rows), thread)
-                self._write(thread.number, totals, rows, missing)
+                shared = rows.flow_count >= FLOW_ROWS // SHARE
+                self._write(thread.number, totals, rows, missing, shared=shared)
+                self.rows = None if shared else rows
+                if not shared:
+                    lib.ptd_rows_clear(rows)
                 lib.ptd_decoder_progress(decoder, progress)
                 done = part.begin + progress.offset
                 moved(done)
@@ -194,31 +202,32 @@ class _Decode:
         if totals.first_block is None and progress.first_block >= 0:
             totals.first_block = progress.first_block
 
-    def _write(self, thread: int, totals: Totals, rows: Any, missing: list[Mapping]) -> None:
-        """Write a step's rows; the arrays share the rows' memory."""
+    def _write(self, thread: int, totals: Totals, rows: Any, missing: list[Mapping], *, shared: bool) -> None:
+        """Write a step's rows; `shared`: the columns of flow go on living in the rows' memory."""
+        owner = rows if shared else None
         n = rows.flow_count
         if n:
             self.writers.flow.write(pa.table({
                 "thread": _repeat(thread, n),
-                "seq": array(rows, rows.flow_seq, n, pa.int64()),
-                "path": array(rows, rows.flow_path, n, pa.int32())}))
+                "seq": array(owner, rows.flow_seq, n, pa.int64()),
+                "path": array(owner, rows.flow_path, n, pa.int32())}))
         n = rows.clock_count
         if n:
-            tsc = array(rows, rows.clock_tsc, n, pa.uint64())
+            tsc = array(None, rows.clock_tsc, n, pa.uint64())
             self.writers.clock.write(pa.table({
-                "thread": _repeat(thread, n), "seq": array(rows, rows.clock_seq, n, pa.int64()), "tsc": tsc,
+                "thread": _repeat(thread, n), "seq": array(None, rows.clock_seq, n, pa.int64()), "tsc": tsc,
                 "t": pa.array(times(tsc, self.clocks))}))
         n = rows.event_count
         if n:
             self.writers.events.write(pa.table({
                 "thread": _repeat(thread, n),
-                "seq": array(rows, rows.event_seq, n, pa.int64()),
-                "tsc": array(rows, rows.event_tsc, n, pa.uint64()),
-                "kind": coded(array(rows, rows.event_kind, n, pa.int8()), EVENTS),
-                "ip": array(rows, rows.event_ip, n, pa.uint64(), rows.valid_event_ip),
-                "target": array(rows, rows.event_target, n, pa.uint64(), rows.valid_event_target),
-                "offset": array(rows, rows.event_offset, n, pa.uint64()),
-                "detail": array(rows, rows.event_detail, n, pa.int64(), rows.valid_event_detail)}))
+                "seq": array(None, rows.event_seq, n, pa.int64()),
+                "tsc": array(None, rows.event_tsc, n, pa.uint64()),
+                "kind": coded(array(None, rows.event_kind, n, pa.int8()), EVENTS),
+                "ip": array(None, rows.event_ip, n, pa.uint64(), rows.valid_event_ip),
+                "target": array(None, rows.event_target, n, pa.uint64(), rows.valid_event_target),
+                "offset": array(None, rows.event_offset, n, pa.uint64()),
+                "detail": array(None, rows.event_detail, n, pa.int64(), rows.valid_event_detail)}))
         if rows.gap_count:
             table = gaps.table(thread, rows, missing, self.clocks)
             self.writers.gaps.write(table)

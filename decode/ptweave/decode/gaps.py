@@ -87,16 +87,16 @@ def after_end(thread: Thread) -> Gap:
 def table(thread: int, rows: Any, missing: list[Mapping], clocks: Clocks) -> pa.Table:
     """The gaps of one step as a table; `missing` are the mappings without code in the space they happened in."""
     n = rows.gap_count
-    tsc = array(rows, rows.gap_tsc, n, pa.uint64())
-    reasons = array(rows, rows.gap_reason, n, pa.int32())
-    ips = array(rows, rows.gap_ip, n, pa.uint64(), rows.valid_gap_ip)
+    tsc = array(None, rows.gap_tsc, n, pa.uint64())
+    reasons = array(None, rows.gap_reason, n, pa.int32())
+    ips = array(None, rows.gap_ip, n, pa.uint64(), rows.valid_gap_ip)
     return pa.table({
         "thread": pa.repeat(pa.scalar(thread, pa.int32()), n),
-        "seq": array(rows, rows.gap_seq, n, pa.int64()),
+        "seq": array(None, rows.gap_seq, n, pa.int64()),
         "t": pa.array(times(tsc, clocks), mask=tsc.to_numpy() == 0),
-        "kind": coded(array(rows, rows.gap_kind, n, pa.int8()), FOUND),
-        "bytes": array(rows, rows.gap_bytes, n, pa.int64()),
-        "offset": array(rows, rows.gap_offset, n, pa.uint64()),
+        "kind": coded(array(None, rows.gap_kind, n, pa.int8()), FOUND),
+        "bytes": array(None, rows.gap_bytes, n, pa.int64()),
+        "offset": array(None, rows.gap_offset, n, pa.uint64()),
         "ip": ips,
         "detail": _details(reasons.to_numpy(), np.asarray(ips.fill_null(0)), missing),
     })

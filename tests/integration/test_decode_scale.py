@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: MIT
+"""Long traces, many slices: memory stays bounded, work stays in proportion."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from ptweave.data.sideband import SidebandKind
+from ptweave.decode.flow import decode_flow
+from support.assembler import assemble
+from support.pt_writer import PtWriter
+from support.trace_bundle import TraceBundle
+
+AT = 0x500000
+
+
+def anonymous_memory() -> int:
+    """Bytes of this process that no file backs."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("RssAnon:"):
+            return int(line.split()[1]) << 10
+    raise AssertionError("no RssAnon")
+
+
+def test_memory_does_not_grow_with_the_trace(tmp_path: Path) -> None:
+    """Six threads of 14 million blocks with a time stamp now and then: keeping one step's columns each would take
+    some 25 MB a step, over 300 MB in all."""
+    code = assemble("loop: dec %eax\njnz loop\nsyscall", tmp_path)
+    packets = PtWriter().psb_plus().mode_exec().pge(code["loop"])
+    for index in range(300):
+        packets.tsc(1000 + index).raw(PtWriter().tnt_long("!" * 47).data * 1000)
+    bundle = TraceBundle(tmp_path / "run.ptw").map(code.data, code.base)
+    for number in range(6):
+        bundle.thread(packets.data, number=number)
+    written = bundle.write()
+    seen: list[tuple[int, int, int]] = []
+    decode_flow(written, lambda done, total: seen.append((done, total, anonymous_memory())))
+    early = max(memory for done, total, memory in seen if done <= total // 3)
+    late = max(memory for done, total, memory in seen if done > total // 3)
+    assert late - early < 100 << 20
+    assert len(seen) >= 12
+
+
+def test_thousands_of_epochs_take_time_in_proportion(tmp_path: Path) -> None:
+    """Code that is unmapped and mapped again three thousand times, as a just-in-time compiler would."""
+    code = assemble("nop\nsyscall", tmp_path, AT)
+    part = bytes(PtWriter().psb_plus().mode_exec().pge(AT).pgd().data)
+    epochs = 3000
+    bundle = TraceBundle(tmp_path / "run.ptw")
+    for number in range(20):
+        bundle.map(b"\x90" * 64, AT + 0x1000 * (number + 1), name=f"library{number}")
+    for epoch in range(epochs):
+        bundle.row(SidebandKind.UNMAP, addr=AT, size=len(code.data), epoch=epoch)
+        bundle.map(code.data, AT, epoch=epoch)
+    slices = tuple((len(part) * epoch, 0, epoch) for epoch in range(epochs))
+    begin = time.process_time()
+    decoded = bundle.thread(part * epochs, slices=slices).decode()
+    assert time.process_time() - begin < 30
+    assert decoded.thread()["blocks"] == epochs
+    assert decoded.gaps() == []
+    assert len(decoded.rows("blocks")) == 1
