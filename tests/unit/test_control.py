@@ -19,7 +19,7 @@ import pytest
 from ptweave.data import Bundle, Ledger
 from ptweave.data.evl import EVL_HEADER, EVL_HEADER_SIZE, Operation
 from ptweave.data.handshake import SOCKET_VARIABLE, Hello, Status
-from ptweave.data.lists import LIST_DTYPE, LIST_NONE, LIST_SIZE, LISTS_BYTES, LISTS_HEAD_SIZE, ListState
+from ptweave.data.lists import LIST_NONE, LIST_SIZE, LISTS_BYTES, LISTS_HEAD_SIZE, ListState
 from ptweave.preload import library_path
 from ptweave.wrapper.control import CLIENTS_MAX, MESSAGES_PER_CALL, ControlServer
 from support.client import Client, address, descriptors, hello, leftovers, lists_memfd, write_list
@@ -394,7 +394,7 @@ def test_the_end_of_a_process_reads_its_lists_to_the_last_finished_record(bundle
     ledger = Ledger()
     server.finish(ledger)
     stream = ledger["dependence/0"]
-    assert (stream.produced, stream.stored, stream.lost) == (8, 4, {"no room": 2, "unfinished": 2})
+    assert (stream.produced, stream.stored, stream.lost) == (8, 4, {"dropped": 2, "unfinished": 2})
     os.close(memfd)
 
 
@@ -459,5 +459,28 @@ def test_a_full_disk_is_an_error_once_and_the_account_says_what_is_missing(
     os.close(memfd)
 
 
-def test_list_descriptors_are_64_bytes() -> None:
-    assert LIST_DTYPE.itemsize == 64
+def test_a_descriptor_that_contradicts_itself_costs_its_list_and_is_counted(bundle: Bundle) -> None:
+    server = ControlServer(bundle, lambda *_: 0)
+    memfd = lists_memfd()
+    write_list(memfd, 0, state=ListState.FULL, serial=1, data=records(3), count=3, committed=LIST_SIZE + 8)
+    write_list(memfd, 1, state=ListState.FULL, serial=1, data=records(4), count=4, sequence=1)
+    client = good(server, memfd)
+    ledger = Ledger()
+    server.finish(ledger)
+    assert stored(bundle) == records(4)
+    assert ledger["dependence/0"].lost == {"corrupt": 3} and ledger.check() == []
+    client.close()
+    os.close(memfd)
+
+
+def test_an_open_list_that_grows_while_it_is_looked_at_is_not_corrupt(server: ControlServer, bundle: Bundle) -> None:
+    """The descriptor's fields are read one after the other: more can be committed than was reserved before."""
+    memfd, data = lists_memfd(), records(10)
+    write_list(memfd, 0, state=ListState.OPEN, serial=1, data=data, reserved=len(data) - 72, count=9)
+    client = good(server, memfd)
+    drain(server)
+    write_list(memfd, 0, state=ListState.FULL, serial=1, data=data, count=10)
+    drain(server)
+    assert stored(bundle) == data
+    client.close()
+    os.close(memfd)

@@ -14,7 +14,7 @@ object: for a release the version it made, for an acquire the version it saw (it
 0 when there is none, or the object found no place in the process's table.
 `flags`: bits 0–7 the kind of handshake (`ptweave.data.handshake.Hello`), bits 8–31 the process image's number in the
 run: objects, versions and serials below mean the same within one image.
-`lost` counts records that had no room. Bit 0 of a record's `size` is set while it is being written: a record that
+`lost` counts records that had no room, or that a signal handler jumped away from. Bit 0 of a record's `size` is set while it is being written: a record that
 still has it was never finished, and its content means nothing.
 
 `result` is 0 or the error number (errno for semaphores); the child's pid or −errno for fork; −1 for
