@@ -62,7 +62,8 @@ def test_environment_names_socket_and_library(server: ControlServer) -> None:
     assert path.is_socket() and path.parent.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_long_tmpdir_is_not_used_for_the_socket(bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_tmpdir_is_not_used_for_the_socket(bundle: Bundle, tmp_path: Path,
+                                                  monkeypatch: pytest.MonkeyPatch) -> None:
     long = tmp_path / ("x" * 120)
     long.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(long))
@@ -96,7 +97,8 @@ def test_a_process_and_its_threads_get_numbers_and_files(server: ControlServer, 
     process, = server.processes
     assert (process.pid, process.threads, process.began_by) == (os.getpid(), [0, 1], Hello.PROCESS)
     head = EVL_HEADER.unpack((bundle.dependence / "1.evl").read_bytes())
-    assert head[:3] == (b"PTWEVL1\0", os.getpid(), threading.get_native_id()) and head[3:7] == (1, Hello.THREAD, 5, 0x77)
+    assert head[:3] == (b"PTWEVL1\0", os.getpid(), threading.get_native_id())
+    assert head[3:7] == (1, Hello.THREAD, 5, 0x77)
     client.close()
 
 
@@ -314,8 +316,9 @@ assert not client.dropped()
 """
     folder = bundle.path.parent / "other"
     folder.mkdir()
-    done = subprocess.run([sys.executable, "-c", script, folder], capture_output=True, text=True, check=False, timeout=60,
-                          env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)})
+    path = os.pathsep.join(path for path in sys.path if path)
+    done = subprocess.run([sys.executable, "-c", script, folder], capture_output=True, text=True, check=False,
+                          timeout=60, env={**os.environ, "PYTHONPATH": path})
     assert done.returncode == 0, done.stderr
 
 
@@ -376,7 +379,8 @@ def test_the_end_of_a_process_reads_its_lists_to_the_last_finished_record(bundle
     begun = record(Operation.SEM_POST, open_=True)
     tail = begun + record(Operation.SEM_POST, obj=77)
     data, memfd = records(3), lists_memfd()
-    write_list(memfd, 0, state=ListState.OPEN, serial=1, data=data + tail, committed=len(data), count=3, attempts=8, lost=2)
+    write_list(memfd, 0, state=ListState.OPEN, serial=1, data=data + tail, committed=len(data), count=3, attempts=8,
+               lost=2)
     pid = os.fork()
     if pid == 0:
         client = Client(server)
