@@ -3,6 +3,7 @@
 
 VENV := .venv
 PY := $(VENV)/bin/python
+ROOMS := data preload wrapper cli decode merge
 
 .PHONY: help setup build demo test lint bench clean
 help: ## this list
@@ -22,7 +23,7 @@ test: setup ## every test
 
 lint: setup ## ruff and mypy --strict (C is compiled with -Wall -Wextra -Werror)
 	@$(VENV)/bin/ruff check .
-	@$(VENV)/bin/mypy -p ptweave
+	@$(VENV)/bin/mypy $(ROOMS:%=-p ptweave.%)
 
 bench: setup ## time a recording beside the native run; ratios into build/bench/
 	@$(PY) -m tests.bench.bench_engine

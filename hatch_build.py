@@ -19,6 +19,7 @@ PARTS = (
     "wrapper/build_events.py",
     "decode/build_evl.py",
     "decode/build_ipt.py",
+    "decode/build_syscalls.py",
     "merge/build_merge.py",
 )
 

@@ -3,11 +3,9 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import subprocess
 import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,22 +46,17 @@ def native(argv: list[str | Path], cwd: Path | None = None, stdin: bytes = b"") 
     return Done(done.returncode, done.stdout, done.stderr.decode(errors="replace"))
 
 
-def sockets_and_folders() -> set[str]:
-    """Temporary folders that recordings make for their sockets."""
-    return set(glob.glob(os.path.join(tempfile.gettempdir(), "ptweave-*"))) | set(
-        glob.glob(f"{os.environ.get('XDG_RUNTIME_DIR', '/nonexistent')}/ptweave-*"))
-
-
-def engine_processes() -> set[int]:
-    """Processes that run under the soft engine now."""
+def engine_processes(folder: Path) -> set[int]:
+    """Processes that run under the soft engine now and write below a folder."""
     found = set()
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
-                if "ptsoft" in os.readlink(entry / "exe"):
-                    found.add(int(entry.name))
+                line = (entry / "cmdline").read_bytes()
             except OSError:
                 continue
+            if b"ptsoft" in line and os.fsencode(folder) in line:
+                found.add(int(entry.name))
     return found
 
 

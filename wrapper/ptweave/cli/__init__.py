@@ -38,7 +38,7 @@ def _parser() -> argparse.ArgumentParser:
             name, help=module.SUMMARY, description=module.SUMMARY, epilog="examples:\n" + module.EXAMPLES,
             formatter_class=argparse.RawDescriptionHelpFormatter)
         module.configure(sub)
-        sub.set_defaults(run=module.run)
+        sub.set_defaults(handler=module.run)
     return parser
 
 
@@ -58,6 +58,14 @@ def say(line: str) -> None:
         return
 
 
+def explain(error: PtweaveError | OSError) -> str:
+    """An error as one line: what, where, what to do."""
+    if isinstance(error, PtweaveError):
+        return error.line()
+    what = error.strerror or " ".join(str(error).split())
+    return f"{error.filename}: {what}: make room or give access" if error.filename else f"{what}: make room"
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit status (see `ptweave --help`)."""
     words = list(sys.argv[1:] if argv is None else argv)
@@ -68,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             say(f"{args.command} runs no command: leave -- and what follows out")
             return int(Exit.USAGE)
         args.command_words = theirs
-    run: Callable[[argparse.Namespace], int] = args.run
+    run: Callable[[argparse.Namespace], int] = args.handler
     try:
         return run(args)
     except PtweaveError as error:
@@ -84,5 +92,5 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return int(Exit.DONE)
     except OSError as error:
-        say(f"{error.filename or 'a file'}: {error.strerror}: make room or give access, then run it again")
+        say(explain(error))
         return int(Exit.MACHINE)

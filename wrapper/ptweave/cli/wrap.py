@@ -22,7 +22,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from ptweave.cli import say
+    from ptweave.cli import explain, say
     from ptweave.cli.record import leave
     from ptweave.cli.session import decode, merge, report_losses, run_target
     from ptweave.data import PtweaveError
@@ -37,8 +37,8 @@ def run(args: argparse.Namespace) -> int:
         try:
             decode(bundle, quiet=args.quiet)
             merge(bundle, calls=args.calls, quiet=args.quiet)
-        except PtweaveError as error:
+        except (PtweaveError, OSError) as error:
             # the target has run: its status is what the caller waits for
-            say(f"{error.line()}; the recording is kept")
+            say(f"{explain(error)}; the recording is kept")
     report_losses(bundle, quiet=args.quiet)
     return leave(recording.status)

@@ -60,27 +60,12 @@ def _paranoid() -> Check:
                  "sysctl kernel.perf_event_paranoid=1, or run as root", Need.MAY)
 
 
-def _ebpf() -> Check:
-    from ptweave.wrapper.syscalls import check_loads
+def _system_calls() -> list[Check]:
+    from ptweave.wrapper.bpf_checks import probe
 
-    problem = check_loads()
-    if problem is None:
-        return Check("eBPF", True, "the system-call recorder loads")
-    return Check("eBPF", False, problem.what, problem.remedy)
-
-
-def _btf() -> Check:
-    path = Path("/sys/kernel/btf/vmlinux")
-    return Check("BTF", path.exists(), str(path) if path.exists() else "no /sys/kernel/btf/vmlinux",
-                 "use a kernel with CONFIG_DEBUG_INFO_BTF")
-
-
-def _tracefs() -> Check:
-    for place in ("/sys/kernel/tracing", "/sys/kernel/debug/tracing"):
-        if (Path(place) / "events").is_dir():
-            return Check("tracefs", True, place, need=Need.MAY)
-    return Check("tracefs", False, "not mounted, or not readable", "mount -t tracefs tracefs /sys/kernel/tracing (as "
-                 "root)", Need.MAY)
+    optional = {"tracefs"}
+    return [Check(one.name, one.ok, one.detail, one.remedy, Need.MAY if one.name in optional else Need.SHOULD)
+            for one in probe()]
 
 
 def _soft_engine() -> Check:
@@ -106,10 +91,9 @@ def _libipt() -> Check:
                  Need.MUST)
 
 
-CHECKS: tuple[Callable[[], Check], ...] = (
-    _processor, _intel_pt, _paranoid, _soft_engine, _libipt, _libtthread, _ebpf, _btf, _tracefs)
+CHECKS: tuple[Callable[[], Check], ...] = (_processor, _intel_pt, _paranoid, _soft_engine, _libipt, _libtthread)
 
 
 def examine() -> list[Check]:
     """All checks, in the order of the report."""
-    return [check() for check in CHECKS]
+    return [*(check() for check in CHECKS), *_system_calls()]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The parts of a recording behind one interface, each guarded: one that breaks is named, the others go on."""
+"""The parts of a recording behind one interface, each guarded: one that breaks is named, and all go on."""
 
 from __future__ import annotations
 
@@ -29,13 +29,12 @@ def _why(error: Exception) -> str:
 
 
 def service(part: Part) -> None:
-    """Let a part work; one that fails (a full disk, say) is marked broken and left alone until its `finish`."""
-    if part.broken:
-        return
+    """Let a part work. One that fails (a full disk, say) is marked broken, and still called: what it does beside
+    storing, such as answering the target, must go on."""
     try:
         part.service()
     except (OSError, PtweaveError, ValueError) as error:
-        part.broken = _why(error)
+        part.broken = part.broken or _why(error)
 
 
 def finish(part: Part, ledger: Ledger) -> None:

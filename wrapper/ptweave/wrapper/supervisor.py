@@ -23,6 +23,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from ptweave.data import BadInput, Bundle, Clocks, Ledger, MachineLacks, Manifest, State
+from ptweave.data.handshake import SOCKET_VARIABLE
 from ptweave.wrapper import host
 from ptweave.wrapper.control import ControlServer
 from ptweave.wrapper.engines import Engine, choose
@@ -40,6 +41,9 @@ GRACE_SECONDS = 2.0
 NOTICE_SECONDS = 2.0
 LOCK = ".lock"
 SPOOL = "spool"
+RESERVES = {".reserve": 4 << 20, ".reserve-last": 256 << 10}
+"""Room kept free while recording, so that a full disk still takes what closes the bundle: the first for the parts'
+last bytes, the second for ledger and manifest."""
 
 
 @dataclass
@@ -88,6 +92,37 @@ def lock(bundle: Bundle) -> int:
     return fd
 
 
+def _reserve(bundle: Bundle) -> None:
+    for name, size in RESERVES.items():
+        fd = os.open(bundle.path / name, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        try:
+            os.posix_fallocate(fd, 0, size)
+        except OSError as error:
+            raise MachineLacks(f"not even {sum(RESERVES.values()) >> 20} MiB are free ({error.strerror})",
+                               where=str(bundle.path), remedy="make room, or choose another place with -o") from error
+        finally:
+            os.close(fd)
+
+
+def _release_reserve(bundle: Bundle, name: str) -> None:
+    (bundle.path / name).unlink(missing_ok=True)
+
+
+def _remember_folder(bundle: Bundle, environment: dict[str, str]) -> None:
+    """Keep in the lock file which folder the socket is in: a repair removes it when this process could not."""
+    (bundle.path / LOCK).write_text(str(Path(environment[SOCKET_VARIABLE]).parent))
+
+
+def _remove_folder(bundle: Bundle) -> None:
+    """Remove the socket's folder of a recorder that died, if it is one of ours and only that."""
+    named = (bundle.path / LOCK).read_text()
+    folder = Path(named)
+    if not named or not folder.name.startswith("ptweave-") or folder.is_symlink() or not folder.is_dir():
+        return
+    if folder.stat().st_uid == os.geteuid() and all(entry.is_socket() for entry in folder.iterdir()):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def children(pid: int) -> list[int]:
     """Living descendants of a process, nearest first (proc(5), task/children)."""
     found: list[int] = []
@@ -115,7 +150,6 @@ class _Session:
         self.bundle = bundle
         self.options = options
         self.parts: list[Part] = []
-        self.spool_part: Part | None = None
         self.recorder: SyscallRecorder | None = None
         self.tasks = TaskRegistry()
         self.environment = dict(os.environ)
@@ -137,7 +171,8 @@ class _Session:
         self.bundle.manifest.engine_version = engine.version()
         argv, extra = engine.command(list(self.options.argv), folder)
         self.spool = Spool(self.bundle, folder, self.tasks)
-        self.spool_part = Part("trace", self.spool.poll, self.spool.finish)
+        self._spool_part = Part("trace", self.spool.poll, self.spool.finish)
+        self.parts.append(self._spool_part)
         self.environment.update(extra)
         return argv, folder
 
@@ -146,12 +181,13 @@ class _Session:
             self.lack("thunks: the program is static, so libtthread cannot be preloaded")
 
         def assign(pid: int, tid: int, tsc: int) -> int:
-            self.spool.poll()  # the engine saw the thread first, and with it who created it
+            service(self._spool_part)  # the engine saw the thread first, and with it who created it
             known = self.tasks.lookup(pid, tid)
             return self.tasks.start(pid, tid, tsc) if known is None else known
 
         self.control = ControlServer(self.bundle, assign)
         self.environment.update(self.control.environment())
+        _remember_folder(self.bundle, self.environment)
         self.parts.append(Part("thunks", self.control.service, self.control.finish, self.control.fds))
 
     def add_events(self) -> None:
@@ -191,7 +227,7 @@ class _Session:
             self._wait()
 
     def _wait(self) -> None:
-        fds = [fd for part in self.parts if not part.broken for fd in part.fds()]
+        fds = [fd for part in self.parts if not part.broken for fd in part.fds()]  # a broken one only gets ticks
         if self._pidfd >= 0:
             fds.append(self._pidfd)
         try:
@@ -200,11 +236,8 @@ class _Session:
             time.sleep(TICK_MS / 1000)  # a descriptor was closed, or is beyond FD_SETSIZE: the tick is enough
 
     def _service(self) -> None:
-        for part in self._all():
+        for part in self.parts:
             service(part)
-
-    def _all(self) -> list[Part]:
-        return [*([self.spool_part] if self.spool_part else []), *self.parts]
 
     def _reap(self, pid: int) -> bool:
         """Collect ended children; False when none is left. Stops with the target when that was stopped."""
@@ -258,11 +291,14 @@ class _Session:
 
     def close(self) -> Ledger:
         ledger = Ledger()
-        for part in self._all():
+        first, last = RESERVES
+        _release_reserve(self.bundle, first)
+        for part in self.parts:
             finish(part, ledger)
-        for part in self._all():
+        for part in self.parts:
             if part.broken:
                 self.lack(f"{part.name}: recording stopped early: {part.broken}")
+        _release_reserve(self.bundle, last)
         return ledger
 
 
@@ -292,8 +328,9 @@ def record(options: Options) -> Recording:
 def _record(bundle: Bundle, options: Options, target: Target, first: host.Moment, relay: SignalRelay) -> Recording:
     session = _Session(bundle, options)
     began = time.monotonic()
-    _subreaper()
     try:
+        _subreaper()
+        _reserve(bundle)
         argv, _ = session.add_engine()
         session.add_control(target)
         session.add_events()
@@ -324,8 +361,7 @@ def _conclude(session: _Session, ledger: Ledger, first: host.Moment, began: floa
     manifest.status = session.status
     manifest.steps["target"] = round(session.target_seconds, 6)
     manifest.steps["record"] = round(time.monotonic() - began, 6)
-    broken = any(part.broken for part in session.parts) or (
-        session.spool_part is not None and bool(session.spool_part.broken))
+    broken = any(part.broken for part in session.parts)
     manifest.state = State.PARTIAL if broken else State.COMPLETE
     bundle.save_ledger(ledger)
     bundle.save_manifest()
@@ -337,11 +373,14 @@ def repair(bundle: Bundle) -> bool:
 
     Raises BadInput while the recording is still going on.
     """
-    if bundle.manifest.state is not State.RECORDING:
+    if bundle.manifest.state is not State.RECORDING and not (bundle.path / SPOOL).exists():
         return False
     holder = lock(bundle)
     try:
         ledger = bundle.ledger()
+        _remove_folder(bundle)
+        for name in RESERVES:
+            _release_reserve(bundle, name)
         folder = bundle.path / SPOOL
         if folder.is_dir():
             Spool(bundle, folder, TaskRegistry()).finish(ledger)

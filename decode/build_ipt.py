@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: MIT
+"""Build `ptweave.decode._ipt`: the decoder's C half on Debian's libipt, as a cffi API-mode extension."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import build_tools
+
+SOURCES = ("blocks", "columns", "events", "expand", "flow", "images", "line_header", "lines", "paths", "psb",
+           "tables", "walker")
+REMEDY = "install gcc, python3-dev and libipt-dev (apt-get install gcc python3-dev libipt-dev)"
+
+
+def declarations(header: Path) -> str:
+    """The header's text without its preprocessor lines: what cffi can parse."""
+    return "\n".join(line for line in header.read_text().splitlines() if not line.startswith("#"))
+
+
+def build(root: Path) -> list[Path]:
+    """Build the extension in place; returns its path. Raises SystemExit with one line when it cannot be built."""
+    source = root / "decode" / "src"
+    made = build_tools.cffi_extension(
+        root / "decode" / "ptweave" / "decode", "_ipt", declarations(source / "api.h"), '#include "api.h"',
+        [source / f"{name}.c" for name in SOURCES], sorted(source.glob("*.h")), ["ipt"], [source], REMEDY)
+    return [made]

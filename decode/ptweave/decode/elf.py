@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: MIT
+"""What the decoder needs of an ELF file: segments, sections, build id; every length checked before it is used.
+
+Written for hostile files: a file that is truncated, loops or contradicts itself raises `BadElf`, after work bounded
+by its size. 32-bit and 64-bit, little-endian (System V ABI; the GNU build id is note type 3 of owner GNU).
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+PT_LOAD, PT_NOTE = 1, 4
+PF_X = 1
+SHT_SYMTAB, SHT_RELA, SHT_NOTE, SHT_NOBITS, SHT_REL, SHT_DYNSYM = 2, 4, 7, 8, 9, 11
+SHF_COMPRESSED = 0x800
+NT_GNU_BUILD_ID = 3
+MAX_HEADERS = 1 << 16
+"""More segments or sections than any linker makes."""
+
+Addresses = npt.NDArray[np.uint64]
+Mask = npt.NDArray[np.bool_]
+
+
+class BadElf(ValueError):
+    """The file is no ELF file, or a malformed one; the text says how."""
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A program header (PT_*): `size` bytes of the file at `offset` are loaded at `address`.
+
+    It takes `memory` bytes there: more than the file has in data segments and in separate debug files.
+    """
+
+    type: int
+    flags: int
+    offset: int
+    address: int
+    size: int
+    memory: int
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section header (SHT_*)."""
+
+    name: str
+    type: int
+    flags: int
+    address: int
+    offset: int
+    size: int
+    link: int
+    entry_size: int
+
+
+class Elf:
+    """One ELF file in memory. Reads headers at once and section contents on demand."""
+
+    def __init__(self, data: bytes | memoryview) -> None:
+        """Parse the headers of `data`, the whole file. Raises BadElf."""
+        self.data = memoryview(data)
+        if len(self.data) < 52 or bytes(self.data[:4]) != b"\x7fELF":
+            raise BadElf("no ELF header")
+        if self.data[4] not in (1, 2) or self.data[5] != 1:
+            raise BadElf("not a little-endian 32-bit or 64-bit file")
+        self.is_64 = self.data[4] == 2
+        header = struct.Struct("<HHIQQQIHHHHHH" if self.is_64 else "<HHIIIIIHHHHHH")
+        (self.type, self.machine, _version, self.entry, phoff, shoff, _flags, _size, phentsize, phnum, shentsize,
+         shnum, shstrndx) = self._unpack(header, 16)
+        self.segments = self._segments(phoff, phentsize, phnum)
+        self.sections = self._sections(shoff, shentsize, shnum, shstrndx)
+
+    @classmethod
+    def open(cls, path: Path) -> Elf:
+        """Read a file; raises BadElf for one that cannot be read too."""
+        try:
+            with path.open("rb") as file:
+                return cls(memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)))
+        except (OSError, ValueError) as error:
+            if isinstance(error, BadElf):
+                raise
+            raise BadElf(f"cannot be read ({error})") from error
+
+    def _unpack(self, layout: struct.Struct, offset: int) -> tuple[int, ...]:
+        if offset < 0 or offset + layout.size > len(self.data):
+            raise BadElf("truncated")
+        return layout.unpack_from(self.data, offset)
+
+    def _table(self, layout: struct.Struct, offset: int, stride: int, count: int) -> Iterator[tuple[int, ...]]:
+        if count and stride < layout.size:
+            raise BadElf("header entries too small")
+        if count > MAX_HEADERS or offset + stride * count > len(self.data):
+            raise BadElf("headers outside the file")
+        for index in range(count):
+            yield self._unpack(layout, offset + stride * index)
+
+    def _segments(self, offset: int, stride: int, count: int) -> list[Segment]:
+        layout = struct.Struct("<IIQQQQQQ" if self.is_64 else "<IIIIIIII")
+        found = []
+        for entry in self._table(layout, offset, stride, count):
+            if self.is_64:
+                kind, flags, start, address, _physical, size, memory, _align = entry
+            else:
+                kind, start, address, _physical, size, memory, flags, _align = entry
+            found.append(Segment(kind, flags, start, address, size, memory))
+        return found
+
+    def _sections(self, offset: int, stride: int, count: int, names: int) -> list[Section]:
+        if not offset:
+            return []
+        layout = struct.Struct("<IIQQQQIIQQ" if self.is_64 else "<IIIIIIIIII")
+        raw = list(self._table(layout, offset, stride, count))
+        table = b""
+        if names < len(raw):
+            start, size = raw[names][4], raw[names][5]
+            if start + size > len(self.data):
+                raise BadElf("section names outside the file")
+            table = bytes(self.data[start:start + size])
+        return [Section(text_at(table, name), kind, flags, address, start, size, link, entry_size)
+                for name, kind, flags, address, start, size, link, _info, _align, entry_size in raw]
+
+    def section(self, name: str) -> Section | None:
+        """The first section of that name."""
+        return next((section for section in self.sections if section.name == name), None)
+
+    def bytes_of(self, section: Section) -> memoryview:
+        """A section's raw bytes; empty for one without any. Raises BadElf when it lies outside the file."""
+        if section.type == SHT_NOBITS:
+            return self.data[:0]
+        if section.offset + section.size > len(self.data):
+            raise BadElf(f"section {section.name} outside the file")
+        return self.data[section.offset:section.offset + section.size]
+
+    def contents(self, section: Section, limit: int) -> bytes | memoryview:
+        """A section's bytes, decompressed (zlib) if need be; raises BadElf beyond `limit` bytes."""
+        raw = self.bytes_of(section)
+        if not section.flags & SHF_COMPRESSED:
+            if len(raw) > limit:
+                raise BadElf(f"section {section.name} too large")
+            return raw
+        layout = struct.Struct("<IIQQ" if self.is_64 else "<III")
+        if len(raw) < layout.size:
+            raise BadElf(f"section {section.name} truncated")
+        fields = layout.unpack_from(raw)
+        kind, size = fields[0], fields[2] if self.is_64 else fields[1]
+        if size == 0:
+            return b""
+        if kind != 1 or size > limit:
+            raise BadElf(f"section {section.name} compressed in a way not supported, or too large")
+        try:
+            data = zlib.decompressobj().decompress(raw[layout.size:], size)
+        except zlib.error as error:
+            raise BadElf(f"section {section.name}: {error}") from error
+        if len(data) != size:
+            raise BadElf(f"section {section.name} does not decompress to its size")
+        return data
+
+    @property
+    def build_id(self) -> str | None:
+        """The GNU build id in hex, from a note segment or section."""
+        places = [(s.offset, s.size) for s in self.segments if s.type == PT_NOTE]
+        places += [(s.offset, s.size) for s in self.sections if s.type == SHT_NOTE]
+        for offset, size in places:
+            if offset + size <= len(self.data):
+                for owner, kind, payload in notes(self.data[offset:offset + size]):
+                    if owner == b"GNU\0" and kind == NT_GNU_BUILD_ID and 0 < len(payload) <= 64:
+                        return payload.hex()
+        return None
+
+    @property
+    def debug_link(self) -> str | None:
+        """File name in .gnu_debuglink, if it is a plain one."""
+        section = self.section(".gnu_debuglink")
+        if section is None:
+            return None
+        name = text_at(bytes(self.bytes_of(section)[:4096]), 0)
+        return name if name and "/" not in name and name not in (".", "..") else None
+
+    def addresses(self, offsets: Addresses) -> tuple[Addresses, Mask]:
+        """Link-time addresses of file offsets, and which offsets are in an executable segment."""
+        result = np.zeros(len(offsets), np.uint64)
+        known = np.zeros(len(offsets), np.bool_)
+        # segments share file pages with their neighbours: code is in the executable one
+        for segment in self._loaded(executable=True):
+            inside = ~known & (offsets - np.uint64(segment.offset) < np.uint64(segment.size))
+            result[inside] = offsets[inside] - np.uint64(segment.offset) + np.uint64(segment.address)
+            known |= inside
+        return result, known
+
+    def executable(self, addresses: Addresses) -> Mask:
+        """Which link-time addresses are in an executable segment."""
+        inside = np.zeros(len(addresses), np.bool_)
+        for segment in self._loaded(executable=True):
+            inside |= addresses - np.uint64(segment.address) < np.uint64(segment.memory)
+        return inside
+
+    def _loaded(self, *, executable: bool) -> list[Segment]:
+        """The loaded segments, at most 64 of them: linkers make a handful."""
+        return [s for s in self.segments if s.type == PT_LOAD and bool(s.flags & PF_X) == executable][:64]
+
+
+def notes(data: memoryview) -> Iterator[tuple[bytes, int, bytes]]:
+    """(owner, type, payload) of each note; stops at the first malformed one."""
+    position = 0
+    while position + 12 <= len(data):
+        name_size, size, kind = struct.unpack_from("<III", data, position)
+        name_at = position + 12
+        payload_at = name_at + (name_size + 3 & ~3)
+        if payload_at + size > len(data):
+            return
+        yield bytes(data[name_at:name_at + name_size]), kind, bytes(data[payload_at:payload_at + size])
+        position = payload_at + (size + 3 & ~3)
+
+
+def text_at(table: bytes, offset: int, limit: int = 1 << 16) -> str:
+    """The NUL-terminated text at `offset`; empty outside the table, cut at `limit` bytes."""
+    if not 0 <= offset < len(table):
+        return ""
+    end = table.find(b"\0", offset, offset + limit)
+    return table[offset:end if end >= 0 else min(len(table), offset + limit)].decode("utf-8", "replace")

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: MIT
+"""Holes in the record as rows of `gaps`, each saying what exactly is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ptweave.data.manifest import Clocks
+from ptweave.decode._ipt import ffi, lib
+from ptweave.decode.columns import array, coded, times
+from ptweave.decode.images import Mapping
+from ptweave.decode.plan import Lost, Slice, Thread
+
+
+class GapKind(StrEnum):
+    """`gaps.kind`."""
+
+    DECODE_ERROR = "decode_error"
+    OVERFLOW = "overflow"
+    MISSING_IMAGE = "missing_image"
+    TRUNCATED = "truncated"
+    LOST = "lost"
+    NO_TRACE = "no_trace"
+
+
+FOUND = (GapKind.DECODE_ERROR, GapKind.OVERFLOW, GapKind.MISSING_IMAGE, GapKind.TRUNCATED)
+"""Names of `enum ptd_gap`, in its order."""
+
+
+class Reason(IntEnum):
+    """`enum ptd_reason`: reasons that are not libipt's."""
+
+    OVERFLOW = 1000
+    NO_PSB_YET = 1001
+    NO_PSB = 1002
+    CUT_PACKET = 1003
+    NO_PROGRESS = 1004
+
+
+NO_MAP = 13  # libipt's pte_nomap
+
+WORDS = {
+    Reason.OVERFLOW: "the processor dropped packets (OVF); how many is not known",
+    Reason.NO_PSB_YET: "the trace begins in mid-stream: nothing can be decoded before its first PSB",
+    Reason.NO_PSB: "no PSB in these bytes: nothing can be decoded",
+    Reason.CUT_PACKET: "the trace ends in the middle of a packet",
+    Reason.NO_PROGRESS: "the code runs in circles without a branch that could use the packets that follow",
+}
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A hole the decoder's C half does not know of. `of_trace`: its bytes are bytes of the trace file."""
+
+    kind: GapKind
+    offset: int
+    size: int
+    detail: str
+    of_trace: bool = True
+
+
+def no_trace() -> Gap:
+    return Gap(GapKind.NO_TRACE, 0, 0, "the thread has no trace file")
+
+
+def lost(known: Lost) -> Gap:
+    return Gap(GapKind.LOST, known.offset, known.size, known.detail, of_trace=False)
+
+
+def no_slice(part: Slice) -> Gap:
+    return Gap(GapKind.MISSING_IMAGE, part.begin, part.end - part.begin,
+               "the sideband does not say in which address space these packets were made")
+
+
+def after_end(thread: Thread) -> Gap:
+    return Gap(GapKind.TRUNCATED, thread.end, thread.size - thread.end, "bytes after the trace's orderly end")
+
+
+def table(thread: int, rows: Any, missing: list[Mapping], clocks: Clocks) -> pa.Table:
+    """The gaps of one step as a table; `missing` are the mappings without code in the space they happened in."""
+    n = rows.gap_count
+    tsc = array(rows, rows.gap_tsc, n, pa.uint64())
+    reasons = array(rows, rows.gap_reason, n, pa.int32())
+    ips = array(rows, rows.gap_ip, n, pa.uint64(), rows.valid_gap_ip)
+    return pa.table({
+        "thread": pa.repeat(pa.scalar(thread, pa.int32()), n),
+        "seq": array(rows, rows.gap_seq, n, pa.int64()),
+        "t": pa.array(times(tsc, clocks), mask=tsc.to_numpy() == 0),
+        "kind": coded(array(rows, rows.gap_kind, n, pa.int8()), FOUND),
+        "bytes": array(rows, rows.gap_bytes, n, pa.int64()),
+        "offset": array(rows, rows.gap_offset, n, pa.uint64()),
+        "ip": ips,
+        "detail": _details(reasons.to_numpy(), np.asarray(ips.fill_null(0)), missing),
+    })
+
+
+def sums(gaps: pa.Table) -> Iterator[tuple[str, int, int]]:
+    """(kind, rows, bytes) of a table of gaps."""
+    kinds = gaps["kind"].cast(pa.string())
+    for kind in pc.unique(kinds).to_pylist():
+        chosen = gaps["bytes"].filter(pc.equal(kinds, kind))
+        yield kind, len(chosen), pc.sum(chosen).as_py()
+
+
+def _details(reasons: npt.NDArray[np.int32], ips: npt.NDArray[np.uint64], missing: list[Mapping]) -> pa.Array:
+    """What exactly, for each gap: texts are made once for each distinct reason and mapping."""
+    starts = np.array([mapping.start for mapping in missing], np.uint64)
+    ends = np.array([mapping.end for mapping in missing], np.uint64)
+    which = np.searchsorted(starts, ips, side="right") - 1
+    if len(missing):
+        which[(which >= 0) & (ips >= ends[which])] = -1
+    which[reasons != NO_MAP] = -1
+    pairs, codes = np.unique(np.stack([reasons.astype(np.int64), which]), axis=1, return_inverse=True)
+    texts = [_text(int(reason), missing[mapping] if mapping >= 0 else None) for reason, mapping in pairs.T]
+    return pa.DictionaryArray.from_arrays(pa.array(codes.reshape(-1).astype(np.int32)), pa.array(texts))
+
+
+def _text(reason: int, mapping: Mapping | None) -> str:
+    if reason in WORDS:
+        return WORDS[Reason(reason)]
+    words = ffi.string(lib.ptd_error_text(reason)).decode("ascii", "replace")
+    if reason != NO_MAP:
+        return words
+    if mapping is None:
+        return f"{words}: the sideband knows no code there"
+    return f"{words}: {mapping.image} was mapped there, but its code is not in the bundle"

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: MIT
+"""Source lines of link-time addresses, from DWARF 2 to 5 line tables (read in C, `decode/src/lines.c`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ptweave.data.errors import MachineLacks
+from ptweave.decode._ipt import ffi, lib
+from ptweave.decode.elf import Addresses, Elf
+
+MAX_SECTION = 1 << 28
+"""Bytes of a debug section beyond which it is not read."""
+
+MAX_ROWS = 1 << 23
+"""Rows of line tables beyond which the rest is not read."""
+
+
+class Lines:
+    """Line table of one file: rows sorted by address."""
+
+    def __init__(self, addresses: Addresses, files: npt.NDArray[np.int32], lines: npt.NDArray[np.int32],
+                 ends: npt.NDArray[np.bool_], names: Sequence[str], bad_units: int, full: bool) -> None:
+        self.addresses = addresses
+        self.files = files
+        self.lines = lines
+        self.ends = ends
+        self.names = names
+        self.bad_units = bad_units
+        self.full = full
+
+    def find(self, addresses: Addresses) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+        """File (index into `names`, −1 unknown) and line (0 unknown) of each address."""
+        if not len(self.addresses):
+            return np.full(len(addresses), -1, np.int32), np.zeros(len(addresses), np.int32)
+        row = np.searchsorted(self.addresses, addresses, side="right") - 1
+        at = np.maximum(row, 0)
+        known = (row >= 0) & ~self.ends[at] & (self.files[at] >= 0)
+        return np.where(known, self.files[at], -1), np.where(known, self.lines[at], 0)
+
+
+def lines_of(elf: Elf) -> Lines | None:
+    """The line table of an ELF file, None when it has none. Raises BadElf when its sections are malformed."""
+    section = elf.section(".debug_line")
+    if section is None or not section.size:
+        return None
+    contents = [_contents(elf, name) for name in (".debug_line", ".debug_str", ".debug_line_str")]
+    buffers = [ffi.from_buffer("uint8_t[]", data) for data in contents]
+    (line, strings, line_strings) = buffers
+    sections = ffi.new("struct ptd_line_sections *", {
+        "line": line, "line_size": len(contents[0]), "strings": strings, "strings_size": len(contents[1]),
+        "line_strings": line_strings, "line_strings_size": len(contents[2]), "max_rows": MAX_ROWS})
+    made = ffi.new("struct ptd_lines **")
+    if lib.ptd_lines_read(sections, made) < 0:
+        raise MachineLacks("is out of memory", where="the line tables", remedy="free some memory")
+    table = ffi.gc(made[0], lib.ptd_lines_destroy)
+    return _sorted(elf, table)
+
+
+def _contents(elf: Elf, name: str) -> bytes | memoryview:
+    section = elf.section(name)
+    return b"" if section is None else elf.contents(section, MAX_SECTION)
+
+
+def _column(pointer: Any, count: int, kind: str, dtype: type[np.generic]) -> npt.NDArray[Any]:
+    """A column in the table's own memory: valid as long as the table is."""
+    if not count:
+        return np.zeros(0, dtype)
+    return np.frombuffer(ffi.buffer(pointer, count * ffi.sizeof(kind)), dtype)
+
+
+def _sorted(elf: Elf, table: Any) -> Lines:
+    count = table.count
+    addresses = _column(table.address, count, "uint64_t", np.uint64)
+    ends = _column(table.end, count, "uint8_t", np.uint8).astype(np.bool_)
+    # tables of code the linker dropped begin at address 0, outside of any code: their rows must not hide others
+    kept = np.flatnonzero(elf.executable(addresses) | (ends & elf.executable(addresses - np.uint64(1))))
+    addresses, ends = addresses[kept], ends[kept]
+    order = _order(addresses, ends)
+    starts = _column(table.file_starts, table.file_count, "size_t", np.uint64).copy()
+    names = _Names(bytes(ffi.buffer(table.names, table.names_size)) if table.names_size else b"", starts)
+    return Lines(addresses[order], _column(table.file, count, "int32_t", np.int32)[kept][order],
+                 _column(table.line, count, "int32_t", np.int32)[kept][order], ends[order], names, table.bad_units,
+                 bool(table.full))
+
+
+def _order(addresses: Addresses, ends: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+    """Rows by address; at the same address those of the sequence that begins earlier, its end included, come first.
+
+    So the last row at an address is of the sequence that goes on there, or the end when none does.
+    """
+    if not len(addresses):
+        return np.zeros(0, np.int64)
+    sequence = np.concatenate(([0], np.cumsum(ends)[:-1]))
+    begins = addresses[np.flatnonzero(np.concatenate(([True], sequence[1:] != sequence[:-1])))]
+    by_sequence = np.lexsort((np.arange(len(addresses)), begins[sequence]))
+    return by_sequence[np.argsort(addresses[by_sequence], kind="stable")]
+
+
+class _Names(Sequence[str]):
+    """Names in a NUL-separated text, decoded when they are asked for."""
+
+    def __init__(self, text: bytes, starts: npt.NDArray[np.uint64]) -> None:
+        self._text = text
+        self._starts = starts
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def __getitem__(self, index: Any) -> Any:
+        start = int(self._starts[index])
+        return self._text[start:self._text.index(b"\0", start)].decode("utf-8", "replace")
+

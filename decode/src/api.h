@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What Python sees of the decoder's C half: this file is also the text cffi is given, so it holds declarations
+ * only. Nothing here keeps global state: every function works on the objects it is handed, and one object must
+ * not be used by two threads at a time. Whoever creates an object destroys it; destroy accepts NULL.
+ *
+ * Errors are negative errno values unless a function says that it returns libipt's (negative pt_error_code, put
+ * into words by ptd_error_text).
+ */
+#ifndef PTD_API_H
+#define PTD_API_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* ---- values in columns ---- */
+
+/* What ends a block (schemas.BlockClass, in its order). */
+enum ptd_class {
+    PTD_OTHER,
+    PTD_COND_JUMP,
+    PTD_JUMP,
+    PTD_IND_JUMP,
+    PTD_CALL,
+    PTD_IND_CALL,
+    PTD_RETURN,
+    PTD_SYSCALL,
+    PTD_FAR
+};
+
+/* What the decoder met between two blocks. */
+enum ptd_event {
+    PTD_EV_ENABLED,
+    PTD_EV_DISABLED,
+    PTD_EV_ASYNC_DISABLED,
+    PTD_EV_ASYNC_BRANCH,
+    PTD_EV_PAGING,
+    PTD_EV_ASYNC_PAGING,
+    PTD_EV_OVERFLOW,
+    PTD_EV_EXEC_MODE,
+    PTD_EV_TSX,
+    PTD_EV_STOP,
+    PTD_EV_VMCS,
+    PTD_EV_ASYNC_VMCS,
+    PTD_EV_EXSTOP,
+    PTD_EV_MWAIT,
+    PTD_EV_PWRE,
+    PTD_EV_PWRX,
+    PTD_EV_PTWRITE,
+    PTD_EV_TICK,
+    PTD_EV_CBR,
+    PTD_EV_MNT,
+    PTD_EV_UNKNOWN
+};
+
+/* Kinds of gaps the decoder itself finds. */
+enum ptd_gap {
+    PTD_GAP_DECODE_ERROR,
+    PTD_GAP_OVERFLOW,
+    PTD_GAP_MISSING_IMAGE,
+    PTD_GAP_TRUNCATED
+};
+
+/* Why a gap is there: libipt's pt_error_code (below 1000), or one of ours. */
+enum ptd_reason {
+    PTD_WHY_OVERFLOW = 1000,   /* an OVF packet: the processor dropped packets, how many is not known */
+    PTD_WHY_NO_PSB_YET = 1001, /* bytes before the first PSB */
+    PTD_WHY_NO_PSB = 1002,     /* no PSB at all */
+    PTD_WHY_CUT_PACKET = 1003, /* the last packet is not complete */
+    PTD_WHY_NO_PROGRESS = 1004 /* the code runs in circles without a branch while packets remain */
+};
+
+/* ---- columns ---- */
+
+/*
+ * One batch of rows: plain arrays in Arrow's layout, `valid_*` are validity bitmaps (bit set: not null).
+ * All of it is one allocation's worth of ownership: it lives until ptd_rows_destroy.
+ */
+struct ptd_rows {
+    size_t flow_count;
+    size_t flow_capacity;
+    int64_t *flow_seq;
+    int32_t *flow_path;
+
+    size_t clock_count;
+    size_t clock_capacity;
+    int64_t *clock_seq;
+    uint64_t *clock_tsc;
+
+    size_t event_count;
+    size_t event_capacity;
+    int64_t *event_seq;
+    uint64_t *event_tsc;
+    int8_t *event_kind;
+    uint64_t *event_ip;
+    uint64_t *event_target;
+    uint64_t *event_offset;
+    int64_t *event_detail;
+    uint8_t *valid_event_ip;
+    uint8_t *valid_event_target;
+    uint8_t *valid_event_detail;
+
+    size_t gap_count;
+    size_t gap_capacity;
+    int64_t *gap_seq;
+    uint64_t *gap_tsc; /* 0: not known */
+    int8_t *gap_kind;
+    int64_t *gap_bytes;
+    uint64_t *gap_offset;
+    uint64_t *gap_ip;
+    uint8_t *valid_gap_ip;
+    int32_t *gap_reason;
+};
+
+/* Room for `flow` paths and as much of the rest as they can need. NULL: out of memory. */
+struct ptd_rows *ptd_rows_create(size_t flow);
+void ptd_rows_destroy(struct ptd_rows *rows);
+
+/* ---- code ---- */
+
+/* The sections of code a run executed, mapped once and shared by every trace. */
+struct ptd_images;
+
+struct ptd_images *ptd_images_create(void);
+void ptd_images_destroy(struct ptd_images *images);
+
+/*
+ * Add `size` bytes at `offset` of the file at `path`, executed at `address`; `image` is the number rows call it by.
+ * Returns the section's number (>= 0); the same section given twice is one. Errors are libipt's.
+ */
+int ptd_images_add(struct ptd_images *images, const char *path, int32_t image, uint64_t offset, uint64_t size,
+                   uint64_t address);
+
+/* What one address space looks like during one slice of a trace: some of the sections. */
+struct ptd_space;
+
+/* A space of `count` sections that do not overlap; it borrows `images`. Errors are libipt's. */
+int ptd_space_create(struct ptd_images *images, const int *sections, size_t count, struct ptd_space **ret);
+void ptd_space_destroy(struct ptd_space *space);
+
+/*
+ * Lengths of the instructions of `count` blocks, back to back in `lengths` (room for `capacity`). `modes` holds 64, 32
+ * or 16 for each block. Returns the number of lengths, -ENOBUFS when they do not fit, -EILSEQ for a block that is
+ * not code there.
+ */
+int64_t ptd_space_lengths(struct ptd_space *space, size_t count, const uint64_t *ips, const int32_t *instructions,
+                          const uint8_t *modes, uint8_t *lengths, size_t capacity);
+
+/* ---- blocks and paths ---- */
+
+/* The distinct blocks and paths of a run. */
+struct ptd_tables;
+
+struct ptd_tables *ptd_tables_create(void);
+void ptd_tables_destroy(struct ptd_tables *tables);
+
+/* Columns of the distinct blocks; they move when more blocks are added. */
+struct ptd_blocks_view {
+    size_t count;
+    const int32_t *image;
+    const int64_t *offset;
+    const uint64_t *ip;
+    const uint64_t *last_ip;
+    const int32_t *size;
+    const int32_t *instructions;
+    const int8_t *last;
+    const uint8_t *mode;
+};
+
+/* Columns of the distinct paths: `starts` has one element more than there are paths. */
+struct ptd_paths_view {
+    size_t count;
+    size_t block_count;
+    const int32_t *starts;
+    const int32_t *blocks;
+    const int32_t *length;
+    const int32_t *instructions;
+};
+
+void ptd_tables_blocks(const struct ptd_tables *tables, struct ptd_blocks_view *ret);
+void ptd_tables_paths(const struct ptd_tables *tables, struct ptd_paths_view *ret);
+
+/* ---- flow ---- */
+
+/* A processor's identity and timing, as libipt wants them; all zero: packets of the architecture, without errata. */
+struct ptd_cpu {
+    uint8_t intel;
+    uint16_t family;
+    uint8_t model;
+    uint8_t stepping;
+    uint8_t mtc_freq;
+    uint8_t nom_freq;
+    uint32_t cpuid_0x15_eax;
+    uint32_t cpuid_0x15_ebx;
+};
+
+/* Where a slice of a trace lies, and what its thread's flow had come to before it. */
+struct ptd_slice {
+    const uint8_t *packets;
+    uint64_t size;
+    uint64_t offset; /* of its first byte in the trace */
+    int64_t seq;
+    uint64_t tsc;
+};
+
+/* How far a decoder is. */
+struct ptd_progress {
+    uint64_t offset; /* bytes of the slice behind it */
+    int64_t seq;
+    uint64_t tsc;
+    uint64_t instructions;
+    uint64_t branches;
+    uint64_t lost; /* bytes of the slice not decoded */
+    int32_t first_block; /* first block of the slice, -1 none */
+};
+
+struct ptd_decoder;
+
+/*
+ * A decoder of one slice. It borrows everything it is given but `cpu` and `slice` themselves; the packets must stay.
+ * Returns 0, -ENOMEM or -EINVAL.
+ */
+int ptd_decoder_create(struct ptd_tables *tables, struct ptd_space *space, const struct ptd_cpu *cpu,
+                       const struct ptd_slice *slice, struct ptd_decoder **ret);
+void ptd_decoder_destroy(struct ptd_decoder *decoder);
+
+/* Decode until the slice ends (0) or a column is full (1: come again with new rows); -ENOMEM, -EOVERFLOW. */
+int ptd_decoder_step(struct ptd_decoder *decoder, struct ptd_rows *rows);
+void ptd_decoder_progress(const struct ptd_decoder *decoder, struct ptd_progress *ret);
+
+/* ---- helpers ---- */
+
+/* libipt's text of a (positive) error code; never NULL. */
+const char *ptd_error_text(int code);
+
+/* ns of `count` TSC values: t0 + floor((tsc - tsc0) * span_ns / span_tsc), exact; t0 when span_tsc is not positive. */
+void ptd_to_ns(const uint64_t *tsc, size_t count, uint64_t tsc0, int64_t t0, int64_t span_tsc, int64_t span_ns,
+               int64_t *ret);
+
+/* What is needed to turn paths back into instructions: the paths' and blocks' columns and the blocks' lengths. */
+struct ptd_expansion {
+    size_t path_count;
+    const int32_t *starts; /* path_count + 1 elements */
+    size_t list_count;
+    const int32_t *blocks; /* list_count elements */
+    size_t block_count;
+    const uint64_t *ips;
+    const int32_t *instructions;
+    const int64_t *length_starts; /* where a block's lengths begin in `lengths` */
+    size_t length_count;
+    const uint8_t *lengths;
+};
+
+/*
+ * Expand `count` executed paths to instructions and carry the order-sensitive hash
+ * h = (h ^ ip) * 0x9E3779B97F4A7C15; h ^= h >> 29 on over their addresses.
+ * Returns the number of instructions, -ERANGE when an id points outside its table.
+ */
+int64_t ptd_hash_flow(const struct ptd_expansion *tables, const int32_t *flow, size_t count, uint64_t *hash);
+
+/* ---- source lines ---- */
+
+/* The sections line tables live in; a missing one has size 0. */
+struct ptd_line_sections {
+    const uint8_t *line; /* .debug_line */
+    size_t line_size;
+    const uint8_t *strings; /* .debug_str */
+    size_t strings_size;
+    const uint8_t *line_strings; /* .debug_line_str */
+    size_t line_strings_size;
+    size_t max_rows; /* read no more rows than this */
+};
+
+/* Rows of all line tables in file order; `file` indexes `file_starts`, -1 unknown. */
+struct ptd_lines {
+    size_t count;
+    uint64_t *address;
+    int32_t *file;
+    int32_t *line;
+    uint8_t *end; /* the row ends a sequence: its address is the first byte after it */
+    size_t file_count;
+    size_t *file_starts; /* of NUL-terminated paths in `names` */
+    char *names;
+    size_t names_size;
+    size_t bad_units; /* tables that were malformed and given up where they were */
+    uint8_t full;     /* max_rows was reached */
+};
+
+/* Read DWARF 2 to 5 line tables. Returns 0 or -ENOMEM; whatever is malformed is counted, not an error. */
+int ptd_lines_read(const struct ptd_line_sections *sections, struct ptd_lines **ret);
+void ptd_lines_destroy(struct ptd_lines *lines);
+
+#endif

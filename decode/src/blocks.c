@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Interning of basic blocks.
+ *
+ * A block is what executed between an entry and the first branch, or an event. Its identity is where it lies
+ * (image, offset in the image's file), the address it ran at, and how far it went (instructions, last address), so
+ * that a flow of blocks gives exact addresses. Its size and the class of its last instruction are looked up once,
+ * when it is met first. Owns all its memory; not thread-safe.
+ */
+#include "blocks.h"
+#include "walker.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FIRST_CAPACITY = 1024 };
+
+/* Where a block lies and how far it goes. */
+struct identity {
+    int32_t image;
+    int64_t offset;
+    const struct pt_block *block;
+};
+
+int ptd_blocks_init(struct ptd_blocks *blocks)
+{
+    memset(blocks, 0, sizeof *blocks);
+    blocks->table_mask = 4 * FIRST_CAPACITY - 1;
+    blocks->table = calloc(blocks->table_mask + 1, sizeof *blocks->table);
+    blocks->cache = calloc((size_t)1 << BLOCK_CACHE_BITS, sizeof *blocks->cache);
+    return blocks->table && blocks->cache ? 0 : -ENOMEM;
+}
+
+void ptd_blocks_deinit(struct ptd_blocks *blocks)
+{
+    free(blocks->image);
+    free(blocks->offset);
+    free(blocks->ip);
+    free(blocks->last_ip);
+    free(blocks->size);
+    free(blocks->instructions);
+    free(blocks->last);
+    free(blocks->mode);
+    free(blocks->table);
+    free(blocks->cache);
+}
+
+static int grow_column(void *column, size_t capacity, size_t width)
+{
+    void **memory = column;
+    void *larger = realloc(*memory, capacity * width);
+    if (!larger)
+        return -ENOMEM;
+    *memory = larger;
+    return 0;
+}
+
+static int grow_columns(struct ptd_blocks *blocks)
+{
+    size_t capacity = blocks->capacity ? 2 * blocks->capacity : FIRST_CAPACITY;
+    if (capacity > INT32_MAX)
+        return -EOVERFLOW;
+    if (grow_column(&blocks->image, capacity, sizeof *blocks->image) < 0 ||
+        grow_column(&blocks->offset, capacity, sizeof *blocks->offset) < 0 ||
+        grow_column(&blocks->ip, capacity, sizeof *blocks->ip) < 0 ||
+        grow_column(&blocks->last_ip, capacity, sizeof *blocks->last_ip) < 0 ||
+        grow_column(&blocks->size, capacity, sizeof *blocks->size) < 0 ||
+        grow_column(&blocks->instructions, capacity, sizeof *blocks->instructions) < 0 ||
+        grow_column(&blocks->last, capacity, sizeof *blocks->last) < 0 ||
+        grow_column(&blocks->mode, capacity, sizeof *blocks->mode) < 0)
+        return -ENOMEM;
+    blocks->capacity = capacity;
+    return 0;
+}
+
+static uint64_t hash_of(uint64_t ip, uint64_t last_ip, int64_t offset, uint32_t instructions, int32_t image)
+{
+    uint64_t hash = ptd_mix2(ip, last_ip);
+    hash = ptd_mix2(hash, (uint64_t)offset);
+    return ptd_mix2(hash, (uint64_t)(uint32_t)image << 32 | instructions);
+}
+
+static int grow_table(struct ptd_blocks *blocks)
+{
+    uint64_t mask = 2 * blocks->table_mask + 1;
+    uint32_t *table = calloc(mask + 1, sizeof *table);
+    if (!table)
+        return -ENOMEM;
+    for (size_t i = 0; i < blocks->count; i++) {
+        uint64_t slot = hash_of(blocks->ip[i], blocks->last_ip[i], blocks->offset[i],
+                                (uint32_t)blocks->instructions[i], blocks->image[i]) & mask;
+        while (table[slot])
+            slot = (slot + 1) & mask;
+        table[slot] = (uint32_t)i + 1;
+    }
+    free(blocks->table);
+    blocks->table = table;
+    blocks->table_mask = mask;
+    return 0;
+}
+
+static int same(const struct ptd_blocks *blocks, size_t i, const struct identity *identity)
+{
+    return blocks->ip[i] == identity->block->ip && blocks->last_ip[i] == identity->block->end_ip &&
+           blocks->offset[i] == identity->offset && blocks->image[i] == identity->image &&
+           blocks->instructions[i] == identity->block->ninsn && blocks->mode[i] == (uint8_t)identity->block->mode;
+}
+
+/* Size and class of a block's last instruction, by decoding the block once. */
+static void describe(struct ptd_space *space, const struct pt_block *block, int32_t *size, int8_t *last)
+{
+    struct ptd_walk walk;
+    int error = ptd_walker_walk(ptd_space_walker(space), block->ip, block->mode, block->ninsn, NULL, &walk);
+    if (error < 0 || walk.last_ip != block->end_ip) {
+        *size = (int32_t)(block->end_ip - block->ip); /* not decodable on its own: up to the last instruction */
+        *last = PTD_OTHER;
+        return;
+    }
+    *size = (int32_t)(walk.end - block->ip);
+    *last = (int8_t)walk.last;
+}
+
+static int add(struct ptd_blocks *blocks, struct ptd_space *space, const struct identity *identity)
+{
+    if (blocks->count == blocks->capacity) {
+        int error = grow_columns(blocks);
+        if (error < 0)
+            return error;
+    }
+    const struct pt_block *block = identity->block;
+    size_t i = blocks->count;
+    blocks->image[i] = identity->image;
+    blocks->offset[i] = identity->offset;
+    blocks->ip[i] = block->ip;
+    blocks->last_ip[i] = block->end_ip;
+    blocks->instructions[i] = block->ninsn;
+    blocks->mode[i] = (uint8_t)block->mode;
+    describe(space, block, &blocks->size[i], &blocks->last[i]);
+    blocks->count++;
+    return 0;
+}
+
+static int find_or_add(struct ptd_blocks *blocks, struct ptd_space *space, const struct identity *identity,
+                       int32_t *ret)
+{
+    if (2 * blocks->count > blocks->table_mask) {
+        int error = grow_table(blocks);
+        if (error < 0)
+            return error;
+    }
+    const struct pt_block *block = identity->block;
+    uint64_t slot = hash_of(block->ip, block->end_ip, identity->offset, block->ninsn, identity->image) &
+                    blocks->table_mask;
+    for (; blocks->table[slot]; slot = (slot + 1) & blocks->table_mask) {
+        if (same(blocks, blocks->table[slot] - 1, identity)) {
+            *ret = (int32_t)(blocks->table[slot] - 1);
+            return 0;
+        }
+    }
+    int error = add(blocks, space, identity);
+    if (error < 0)
+        return error;
+    blocks->table[slot] = (uint32_t)blocks->count;
+    *ret = (int32_t)(blocks->count - 1);
+    return 0;
+}
+
+int ptd_blocks_intern_slow(struct ptd_blocks *blocks, struct ptd_space *space, const struct pt_block *block,
+                           struct ptd_block_hit *ret)
+{
+    const struct ptd_section *section = ptd_images_section(ptd_space_images(space), block->isid);
+    struct identity identity = {.image = -1, .offset = 0, .block = block};
+    if (section) {
+        identity.image = section->image;
+        identity.offset = (int64_t)(block->ip - section->address + section->offset);
+    }
+    int32_t number;
+    int error = find_or_add(blocks, space, &identity, &number);
+    if (error < 0)
+        return error;
+    *ret = (struct ptd_block_hit){
+        .ip = block->ip,
+        .end_ip = block->end_ip,
+        .isid = block->isid,
+        .instructions = block->ninsn,
+        .mode = (uint8_t)block->mode,
+        .last = (uint8_t)blocks->last[number],
+        .block = number,
+    };
+    return 0;
+}

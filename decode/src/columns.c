@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Batches of rows in Arrow's memory layout.
+ *
+ * A batch is made, filled by one decoder and handed to Python, which wraps its arrays without copying them and
+ * destroys it when the last array is gone. Not thread-safe: one owner at a time.
+ */
+#include "columns.h"
+
+#include <stdlib.h>
+
+/* A slice of flow has far fewer events than paths; a batch ends when any of its columns is full. */
+enum { EVENTS_PER_FLOW = 4, GAPS_PER_FLOW = 16 };
+
+static size_t at_least(size_t rows, size_t minimum)
+{
+    return rows < minimum ? minimum : rows;
+}
+
+static int rows_init(struct ptd_rows *rows, size_t flow)
+{
+    rows->flow_capacity = at_least(flow, 64);
+    rows->clock_capacity = at_least(flow, 64);
+    rows->event_capacity = at_least(flow / EVENTS_PER_FLOW, 64);
+    rows->gap_capacity = at_least(flow / GAPS_PER_FLOW, 64);
+
+    rows->flow_seq = calloc(rows->flow_capacity, sizeof *rows->flow_seq);
+    rows->flow_path = calloc(rows->flow_capacity, sizeof *rows->flow_path);
+    rows->clock_seq = calloc(rows->clock_capacity, sizeof *rows->clock_seq);
+    rows->clock_tsc = calloc(rows->clock_capacity, sizeof *rows->clock_tsc);
+
+    size_t events = rows->event_capacity;
+    rows->event_seq = calloc(events, sizeof *rows->event_seq);
+    rows->event_tsc = calloc(events, sizeof *rows->event_tsc);
+    rows->event_kind = calloc(events, sizeof *rows->event_kind);
+    rows->event_ip = calloc(events, sizeof *rows->event_ip);
+    rows->event_target = calloc(events, sizeof *rows->event_target);
+    rows->event_offset = calloc(events, sizeof *rows->event_offset);
+    rows->event_detail = calloc(events, sizeof *rows->event_detail);
+    rows->valid_event_ip = calloc(events / 8 + 1, 1);
+    rows->valid_event_target = calloc(events / 8 + 1, 1);
+    rows->valid_event_detail = calloc(events / 8 + 1, 1);
+
+    size_t gaps = rows->gap_capacity;
+    rows->gap_seq = calloc(gaps, sizeof *rows->gap_seq);
+    rows->gap_tsc = calloc(gaps, sizeof *rows->gap_tsc);
+    rows->gap_kind = calloc(gaps, sizeof *rows->gap_kind);
+    rows->gap_bytes = calloc(gaps, sizeof *rows->gap_bytes);
+    rows->gap_offset = calloc(gaps, sizeof *rows->gap_offset);
+    rows->gap_ip = calloc(gaps, sizeof *rows->gap_ip);
+    rows->valid_gap_ip = calloc(gaps / 8 + 1, 1);
+    rows->gap_reason = calloc(gaps, sizeof *rows->gap_reason);
+
+    return rows->flow_seq && rows->flow_path && rows->clock_seq && rows->clock_tsc && rows->event_seq &&
+           rows->event_tsc && rows->event_kind && rows->event_ip && rows->event_target && rows->event_offset &&
+           rows->event_detail && rows->valid_event_ip && rows->valid_event_target && rows->valid_event_detail &&
+           rows->gap_seq && rows->gap_tsc && rows->gap_kind && rows->gap_bytes && rows->gap_offset &&
+           rows->gap_ip && rows->valid_gap_ip && rows->gap_reason;
+}
+
+static void rows_deinit(struct ptd_rows *rows)
+{
+    free(rows->flow_seq);
+    free(rows->flow_path);
+    free(rows->clock_seq);
+    free(rows->clock_tsc);
+    free(rows->event_seq);
+    free(rows->event_tsc);
+    free(rows->event_kind);
+    free(rows->event_ip);
+    free(rows->event_target);
+    free(rows->event_offset);
+    free(rows->event_detail);
+    free(rows->valid_event_ip);
+    free(rows->valid_event_target);
+    free(rows->valid_event_detail);
+    free(rows->gap_seq);
+    free(rows->gap_tsc);
+    free(rows->gap_kind);
+    free(rows->gap_bytes);
+    free(rows->gap_offset);
+    free(rows->gap_ip);
+    free(rows->valid_gap_ip);
+    free(rows->gap_reason);
+}
+
+struct ptd_rows *ptd_rows_create(size_t flow)
+{
+    struct ptd_rows *rows = calloc(1, sizeof *rows);
+    if (!rows)
+        return NULL;
+    if (!rows_init(rows, flow)) {
+        ptd_rows_destroy(rows);
+        return NULL;
+    }
+    return rows;
+}
+
+void ptd_rows_destroy(struct ptd_rows *rows)
+{
+    if (!rows)
+        return;
+    rows_deinit(rows);
+    free(rows);
+}
+
+void ptd_rows_clock(struct ptd_rows *rows, int64_t seq, uint64_t tsc)
+{
+    size_t n = rows->clock_count;
+    /* Of many moments at one block only the first and the last say something about the blocks around it. */
+    if (n >= 2 && rows->clock_seq[n - 1] == seq && rows->clock_seq[n - 2] == seq)
+        n--;
+    rows->clock_seq[n] = seq;
+    rows->clock_tsc[n] = tsc;
+    rows->clock_count = n + 1;
+}
+
+void ptd_rows_event(struct ptd_rows *rows, const struct ptd_event_row *event)
+{
+    size_t n = rows->event_count++;
+    rows->event_seq[n] = event->seq;
+    rows->event_tsc[n] = event->tsc;
+    rows->event_kind[n] = (int8_t)event->kind;
+    rows->event_offset[n] = event->offset;
+    if (event->has_ip) {
+        rows->event_ip[n] = event->ip;
+        ptd_set_valid(rows->valid_event_ip, n);
+    }
+    if (event->has_target) {
+        rows->event_target[n] = event->target;
+        ptd_set_valid(rows->valid_event_target, n);
+    }
+    if (event->has_detail) {
+        rows->event_detail[n] = event->detail;
+        ptd_set_valid(rows->valid_event_detail, n);
+    }
+}
+
+void ptd_rows_gap(struct ptd_rows *rows, const struct ptd_gap_row *gap)
+{
+    size_t n = rows->gap_count++;
+    rows->gap_seq[n] = gap->seq;
+    rows->gap_tsc[n] = gap->tsc;
+    rows->gap_kind[n] = (int8_t)gap->kind;
+    rows->gap_bytes[n] = gap->bytes;
+    rows->gap_offset[n] = gap->offset;
+    rows->gap_reason[n] = gap->reason;
+    if (gap->has_ip) {
+        rows->gap_ip[n] = gap->ip;
+        ptd_set_valid(rows->valid_gap_ip, n);
+    }
+}
+
+void ptd_to_ns(const uint64_t *tsc, size_t count, uint64_t tsc0, int64_t t0, int64_t span_tsc, int64_t span_ns,
+               int64_t *ret)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (span_tsc <= 0) {
+            ret[i] = t0;
+            continue;
+        }
+        __int128 product = ((__int128)tsc[i] - tsc0) * span_ns;
+        __int128 quotient = product / span_tsc;
+        if (product % span_tsc < 0) /* C rounds towards zero, time is floored */
+            quotient--;
+        ret[i] = (int64_t)((uint64_t)t0 + (uint64_t)quotient);
+    }
+}

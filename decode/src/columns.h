@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT */
+/* Rows of one batch, appended one by one; the caller has seen to it that there is room (ptd_rows_have_room). */
+#ifndef PTD_COLUMNS_H
+#define PTD_COLUMNS_H
+
+#include "api.h"
+
+#include <stdbool.h>
+
+struct ptd_event_row {
+    int64_t seq;
+    uint64_t tsc;
+    enum ptd_event kind;
+    uint64_t offset;
+    bool has_ip, has_target, has_detail;
+    uint64_t ip, target;
+    int64_t detail;
+};
+
+struct ptd_gap_row {
+    int64_t seq;
+    uint64_t tsc;
+    enum ptd_gap kind;
+    int64_t bytes;
+    uint64_t offset;
+    bool has_ip;
+    uint64_t ip;
+    int32_t reason;
+};
+
+/* The rows one turn of the decode loop can add to any column between two looks at the room. */
+enum { PTD_ROWS_SLACK = 8 };
+
+static inline bool ptd_rows_have_room(const struct ptd_rows *rows)
+{
+    return rows->flow_count + PTD_ROWS_SLACK <= rows->flow_capacity &&
+           rows->clock_count + PTD_ROWS_SLACK <= rows->clock_capacity &&
+           rows->event_count + PTD_ROWS_SLACK <= rows->event_capacity &&
+           rows->gap_count + PTD_ROWS_SLACK <= rows->gap_capacity;
+}
+
+static inline void ptd_set_valid(uint8_t *bitmap, size_t row)
+{
+    bitmap[row / 8] |= (uint8_t)(1u << row % 8);
+}
+
+static inline void ptd_rows_flow(struct ptd_rows *rows, int64_t seq, int32_t path)
+{
+    rows->flow_seq[rows->flow_count] = seq;
+    rows->flow_path[rows->flow_count++] = path;
+}
+
+void ptd_rows_clock(struct ptd_rows *rows, int64_t seq, uint64_t tsc);
+void ptd_rows_event(struct ptd_rows *rows, const struct ptd_event_row *event);
+void ptd_rows_gap(struct ptd_rows *rows, const struct ptd_gap_row *gap);
+
+#endif

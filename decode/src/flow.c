@@ -1,0 +1,466 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The block loop: packets of one slice in, rows out.
+ *
+ * libipt's block decoder gives one block after the other; each is numbered (blocks.c) and appended to the run being
+ * executed; where the run is cut it is numbered as a path (paths.c) and becomes a row of flow. A run is cut after a
+ * number of decisions (conditional branches and returns), at indirect jumps and calls, at far transfers, events and
+ * PSBs, and where decoding stopped. After an error the decoder looks for the next PSB; what lies between is a gap,
+ * counted to the byte: bytes of a slice = bytes decoded + bytes in gaps, always.
+ *
+ * A decoder borrows the packets, the space and the tables. Not thread-safe.
+ */
+#include "api.h"
+#include "columns.h"
+#include "events.h"
+#include "psb.h"
+#include "tables.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/*
+ * Blocks in a row that need no packet before we say the code runs in circles. Straight recursion can use up an 8 MiB
+ * stack in a million calls; nothing real needs more.
+ */
+enum { MAX_BLOCKS_WITHOUT_PACKET = 1 << 22 };
+
+/* Timing packets may lie between a PSB and the next packet of flow; beyond this many bytes we do not look. */
+enum { MAX_READ_AHEAD = 1 << 16 };
+
+enum state {
+    SYNCHRONISING, /* looking for the next PSB */
+    RUNNING,
+    DONE
+};
+
+/* A gap that is open: where it began is known, where it ends is not. */
+struct open_gap {
+    bool open;
+    struct ptd_gap_row row;
+};
+
+struct ptd_decoder {
+    struct pt_block_decoder *libipt;
+    struct ptd_tables *tables;
+    struct ptd_space *space;
+    struct ptd_slice slice;
+    struct ptd_progress progress;
+    enum state state;
+    int status;               /* of libipt, between two turns */
+    uint64_t sync;            /* offset of the PSB libipt was last synchronised at */
+    uint64_t psb_taken;       /* a PSB before this offset is behind us: its events were taken */
+    uint64_t behind;          /* offset up to which packets were read when the last path or event was complete */
+    uint64_t boundary;        /* the same, where a packet is known to begin */
+    uint64_t ahead;           /* offset of a PSB read while failing, 0 none: decoding can go on there */
+    uint32_t without_packet;  /* blocks since the last one that used a packet */
+    struct open_gap gap;
+    struct ptd_run run;
+};
+
+/* ---- where we are ---- */
+
+static uint64_t decoder_offset(const struct ptd_decoder *decoder)
+{
+    uint64_t offset = 0;
+    if (pt_blk_get_offset(decoder->libipt, &offset) < 0)
+        offset = decoder->sync;
+    return offset;
+}
+
+/* Everything read so far has become rows. */
+static void settle(struct ptd_decoder *decoder)
+{
+    decoder->behind = decoder_offset(decoder);
+    if (decoder->behind < decoder->slice.size) /* at the end libipt counts half a packet as read */
+        decoder->boundary = decoder->behind;
+}
+
+/* Take over the time libipt knows by now. */
+static void note_time(struct ptd_decoder *decoder, struct ptd_rows *rows)
+{
+    uint64_t tsc;
+    uint32_t lost_mtc, lost_cyc;
+    if (pt_blk_time(decoder->libipt, &tsc, &lost_mtc, &lost_cyc) < 0 || tsc == decoder->progress.tsc)
+        return;
+    decoder->progress.tsc = tsc;
+    ptd_rows_clock(rows, decoder->progress.seq + decoder->run.length, tsc);
+}
+
+/* ---- paths ---- */
+
+/* End the run: number it, write its row. Returns 0 or negative errno. */
+static int cut(struct ptd_decoder *decoder, struct ptd_rows *rows)
+{
+    struct ptd_run *run = &decoder->run;
+    if (!run->length)
+        return 0;
+    struct ptd_tables *tables = decoder->tables;
+    int32_t path;
+    int error = ptd_paths_intern(&tables->paths, run, tables->blocks.instructions, tables->blocks.last, &path);
+    if (error < 0)
+        return error;
+    ptd_rows_flow(rows, decoder->progress.seq, path);
+    if (decoder->progress.first_block < 0)
+        decoder->progress.first_block = run->blocks[0];
+    decoder->progress.seq += run->length;
+    decoder->progress.instructions += (uint32_t)tables->paths.instructions[path];
+    decoder->progress.branches += (uint32_t)tables->paths.branches[path];
+    ptd_run_reset(run);
+    return 0;
+}
+
+/* Append a block; true when the run is to be cut after it. */
+static bool append(struct ptd_decoder *decoder, const struct ptd_block_hit *hit)
+{
+    struct ptd_run *run = &decoder->run;
+    ptd_run_append(run, hit->block);
+    switch ((enum ptd_class)hit->last) {
+    case PTD_COND_JUMP:
+    case PTD_RETURN:
+        decoder->without_packet = 0;
+        return ++run->decisions >= decoder->tables->paths.decisions_limit || run->length == PATH_MAX_BLOCKS;
+    case PTD_IND_JUMP:
+    case PTD_IND_CALL:
+    case PTD_SYSCALL:
+    case PTD_FAR:
+        decoder->without_packet = 0;
+        return true;
+    default:
+        decoder->without_packet++;
+        return run->length == PATH_MAX_BLOCKS;
+    }
+}
+
+/* ---- gaps ---- */
+
+static void open_gap(struct ptd_decoder *decoder, enum ptd_gap kind, int32_t reason, uint64_t offset, uint64_t ip)
+{
+    decoder->state = SYNCHRONISING;
+    decoder->gap.open = true;
+    decoder->gap.row = (struct ptd_gap_row){
+        .seq = decoder->progress.seq,
+        .tsc = decoder->progress.tsc,
+        .kind = kind,
+        .offset = offset,
+        .has_ip = ip != 0,
+        .ip = ip,
+        .reason = reason,
+    };
+}
+
+/* Close the open gap, if any, at `offset` in the slice. */
+static void close_gap(struct ptd_decoder *decoder, struct ptd_rows *rows, uint64_t offset)
+{
+    if (!decoder->gap.open)
+        return;
+    struct ptd_gap_row *row = &decoder->gap.row;
+    row->bytes = offset > row->offset ? (int64_t)(offset - row->offset) : 0;
+    decoder->progress.lost += (uint64_t)row->bytes;
+    row->offset += decoder->slice.offset;
+    ptd_rows_gap(rows, row);
+    decoder->gap.open = false;
+}
+
+static bool all_padding(const uint8_t *packets, uint64_t size)
+{
+    for (uint64_t i = 0; i < size; i++)
+        if (packets[i])
+            return false;
+    return true;
+}
+
+/* The slice is over, but for a packet cut short at its end, of which libipt says nothing. */
+static void finish(struct ptd_decoder *decoder, struct ptd_rows *rows)
+{
+    const struct ptd_slice *slice = &decoder->slice;
+    uint64_t offset = ptd_packets_end(slice->packets, slice->size, decoder->boundary);
+    if (offset < slice->size) {
+        open_gap(decoder, PTD_GAP_TRUNCATED, PTD_WHY_CUT_PACKET, offset, 0);
+        close_gap(decoder, rows, slice->size);
+    }
+    decoder->state = DONE;
+}
+
+/* ---- turns of the loop ---- */
+
+/* No PSB is left: the rest of the slice is lost. */
+static void give_up(struct ptd_decoder *decoder, struct ptd_rows *rows)
+{
+    if (decoder->gap.open && decoder->gap.row.reason == PTD_WHY_NO_PSB_YET)
+        decoder->gap.row.reason = PTD_WHY_NO_PSB;
+    if (decoder->gap.open && decoder->gap.row.reason == PTD_WHY_NO_PSB &&
+        all_padding(decoder->slice.packets, decoder->slice.size))
+        decoder->gap.open = false;
+    close_gap(decoder, rows, decoder->slice.size);
+    decoder->state = DONE;
+}
+
+/* Go to the next PSB; the open gap ends there. */
+static void synchronise(struct ptd_decoder *decoder, struct ptd_rows *rows)
+{
+    uint64_t before = decoder->sync, sync = 0;
+    bool first = decoder->gap.open && decoder->gap.row.reason == PTD_WHY_NO_PSB_YET;
+    int status = decoder->ahead ? pt_blk_sync_set(decoder->libipt, decoder->ahead)
+                                : pt_blk_sync_forward(decoder->libipt);
+    decoder->ahead = 0;
+    int known = pt_blk_get_sync_offset(decoder->libipt, &sync);
+    if (status == -pte_eos || known < 0 || (!first && sync <= before)) {
+        if (!decoder->gap.open)
+            open_gap(decoder, PTD_GAP_TRUNCATED, PTD_WHY_CUT_PACKET, before, 0);
+        give_up(decoder, rows);
+        return;
+    }
+    decoder->sync = decoder->boundary = sync;
+    if (first && all_padding(decoder->slice.packets, sync))
+        decoder->gap.open = false;
+    close_gap(decoder, rows, sync);
+    if (status < 0) {
+        open_gap(decoder, PTD_GAP_DECODE_ERROR, -status, sync, 0);
+        return;
+    }
+    decoder->status = status;
+    decoder->without_packet = 0;
+    decoder->state = RUNNING;
+    settle(decoder);
+    note_time(decoder, rows);
+}
+
+static void add_event(struct ptd_decoder *decoder, struct ptd_rows *rows, const struct pt_event *event)
+{
+    settle(decoder);
+    struct ptd_event_row row = ptd_event_row(event);
+    if (event->has_tsc && event->tsc != decoder->progress.tsc) {
+        decoder->progress.tsc = event->tsc;
+        ptd_rows_clock(rows, decoder->progress.seq, event->tsc);
+    }
+    row.seq = decoder->progress.seq;
+    row.tsc = decoder->progress.tsc;
+    row.offset = decoder->slice.offset + decoder->behind;
+    ptd_rows_event(rows, &row);
+    if (event->type != ptev_overflow)
+        return;
+    struct ptd_gap_row gap = {
+        .seq = row.seq, .tsc = row.tsc, .kind = PTD_GAP_OVERFLOW, .offset = row.offset,
+        .has_ip = row.has_target, .ip = row.target, .reason = PTD_WHY_OVERFLOW,
+    };
+    ptd_rows_gap(rows, &gap);
+}
+
+/* Take the pending event. Returns libipt's status. */
+static int take_event(struct ptd_decoder *decoder, struct pt_event *event)
+{
+    uint64_t before = decoder_offset(decoder);
+    memset(event, 0, sizeof *event);
+    int status = pt_blk_event(decoder->libipt, event, sizeof *event);
+    if (status >= 0 && event->status_update) /* it came with a PSB+, which is behind us now */
+        decoder->psb_taken = before;
+    return status;
+}
+
+/* Take pending events while there is room for their rows. Returns libipt's status. */
+static int take_events(struct ptd_decoder *decoder, struct ptd_rows *rows, int status)
+{
+    while (status >= 0 && status & pts_event_pending && ptd_rows_have_room(rows)) {
+        struct pt_event event;
+        status = take_event(decoder, &event);
+        if (status >= 0)
+            add_event(decoder, rows, &event);
+    }
+    decoder->without_packet = 0;
+    return status;
+}
+
+/*
+ * libipt 2.0 looks for a far transfer when a TIP.PGD without an IP turns tracing off. Processors write that packet
+ * after any branch out of what is traced: take the event where we are. True when there was such an event.
+ */
+static bool disabled_by_branch(struct ptd_decoder *decoder, struct ptd_rows *rows, int *status)
+{
+    struct pt_event event;
+    *status = take_event(decoder, &event);
+    if (*status < 0 || event.type != ptev_disabled || !event.ip_suppressed)
+        return false;
+    add_event(decoder, rows, &event);
+    return true;
+}
+
+/*
+ * libipt reads packets ahead of what it decodes: a PSB among them, nothing of whose segment was executed yet, is the
+ * best place to go on after an error; synchronising forward would miss it. 0: there is none.
+ */
+static uint64_t psb_ahead(const struct ptd_decoder *decoder)
+{
+    const struct ptd_slice *slice = &decoder->slice;
+    uint64_t end = decoder_offset(decoder), floor = decoder->sync + 1;
+    if (floor < decoder->psb_taken)
+        floor = decoder->psb_taken;
+    if (end > MAX_READ_AHEAD && floor < end - MAX_READ_AHEAD)
+        floor = end - MAX_READ_AHEAD;
+    uint64_t psb = ptd_psb_before(slice->packets, floor, end);
+    return psb != UINT64_MAX && ptd_psb_only(slice->packets, slice->size, psb, end) ? psb : 0;
+}
+
+static void fail(struct ptd_decoder *decoder, struct ptd_rows *rows, int reason, uint64_t ip)
+{
+    if (reason == pte_eos) {
+        finish(decoder, rows);
+        return;
+    }
+    enum ptd_gap kind = reason == pte_nomap ? PTD_GAP_MISSING_IMAGE : PTD_GAP_DECODE_ERROR;
+    decoder->ahead = psb_ahead(decoder);
+    uint64_t lost = decoder->ahead && decoder->ahead < decoder->behind ? decoder->ahead : decoder->behind;
+    open_gap(decoder, kind, reason, lost, ip);
+}
+
+/* The address after a block. */
+static uint64_t end_of(const struct ptd_decoder *decoder, int32_t block)
+{
+    const struct ptd_blocks *blocks = &decoder->tables->blocks;
+    return blocks->ip[block] + (uint64_t)blocks->size[block];
+}
+
+/* Decode blocks while events are not pending. Returns libipt's status; errors of our own are in *error. */
+static int run_blocks(struct ptd_decoder *decoder, struct ptd_rows *rows, int status, uint64_t *ip, int *error)
+{
+    while (!(status & (pts_event_pending | pts_eos))) {
+        struct pt_block block;
+        status = pt_blk_next(decoder->libipt, &block, sizeof block);
+        *ip = block.ip;
+        if (block.ninsn) {
+            const struct ptd_block_hit *hit;
+            *error = ptd_blocks_intern(&decoder->tables->blocks, decoder->space, &block, &hit);
+            if (*error < 0)
+                return 0;
+            *ip = status == -pte_nomap ? end_of(decoder, hit->block) : block.end_ip;
+            if (append(decoder, hit)) {
+                *error = cut(decoder, rows);
+                note_time(decoder, rows);
+                if (status >= 0)
+                    settle(decoder);
+                if (*error < 0 || !ptd_rows_have_room(rows))
+                    return status;
+            }
+        } else {
+            decoder->without_packet++;
+        }
+        if (status < 0 || decoder->without_packet > MAX_BLOCKS_WITHOUT_PACKET)
+            return status;
+    }
+    return status;
+}
+
+/* One turn: events, then blocks up to the next event, error or end. Returns 0 or negative errno. */
+static int run(struct ptd_decoder *decoder, struct ptd_rows *rows)
+{
+    uint64_t ip = 0;
+    int status = decoder->status, error = 0;
+    if (status & pts_event_pending) {
+        status = take_events(decoder, rows, status);
+    } else if (status & pts_eos) {
+        finish(decoder, rows);
+        return 0;
+    } else {
+        status = run_blocks(decoder, rows, status, &ip, &error);
+        if (error < 0)
+            return error;
+        bool circles = decoder->without_packet > MAX_BLOCKS_WITHOUT_PACKET;
+        if (status < 0 || circles || status & (pts_event_pending | pts_eos)) {
+            error = cut(decoder, rows);
+            note_time(decoder, rows);
+            if (status >= 0)
+                settle(decoder);
+        }
+        if (status >= 0 && circles) {
+            fail(decoder, rows, PTD_WHY_NO_PROGRESS, ip);
+            return error;
+        }
+        if (status == -pte_bad_query && !disabled_by_branch(decoder, rows, &status))
+            status = -pte_bad_query;
+    }
+    decoder->status = status;
+    if (status < 0)
+        fail(decoder, rows, -status, ip);
+    return error;
+}
+
+int ptd_decoder_step(struct ptd_decoder *decoder, struct ptd_rows *rows)
+{
+    while (decoder->state != DONE && ptd_rows_have_room(rows)) {
+        if (decoder->state == SYNCHRONISING) {
+            synchronise(decoder, rows);
+            continue;
+        }
+        int error = run(decoder, rows);
+        if (error < 0)
+            return error;
+    }
+    decoder->progress.offset = decoder->state == DONE ? decoder->slice.size : decoder_offset(decoder);
+    return decoder->state != DONE;
+}
+
+void ptd_decoder_progress(const struct ptd_decoder *decoder, struct ptd_progress *ret)
+{
+    *ret = decoder->progress;
+}
+
+/* ---- life ---- */
+
+static int configure(struct ptd_decoder *decoder, const struct ptd_cpu *cpu)
+{
+    struct pt_config config;
+    memset(&config, 0, sizeof config);
+    pt_config_init(&config);
+    /* libipt reads the buffer only; its type lacks the const */
+    config.begin = (uint8_t *)(uintptr_t)decoder->slice.packets;
+    config.end = config.begin + decoder->slice.size;
+    config.flags.variant.block.end_on_call = 1;
+    config.flags.variant.block.end_on_jump = 1;
+    config.mtc_freq = cpu->mtc_freq;
+    config.nom_freq = cpu->nom_freq;
+    config.cpuid_0x15_eax = cpu->cpuid_0x15_eax;
+    config.cpuid_0x15_ebx = cpu->cpuid_0x15_ebx;
+    if (cpu->intel) {
+        config.cpu.vendor = pcv_intel;
+        config.cpu.family = cpu->family;
+        config.cpu.model = cpu->model;
+        config.cpu.stepping = cpu->stepping;
+        /* a processor libipt does not know has no errata it could work around */
+        int error = pt_cpu_errata(&config.errata, &config.cpu);
+        if (error < 0 && error != -pte_bad_cpu)
+            return -EINVAL;
+    }
+    decoder->libipt = pt_blk_alloc_decoder(&config);
+    if (!decoder->libipt)
+        return -ENOMEM;
+    return pt_blk_set_image(decoder->libipt, ptd_space_image(decoder->space)) < 0 ? -EINVAL : 0;
+}
+
+int ptd_decoder_create(struct ptd_tables *tables, struct ptd_space *space, const struct ptd_cpu *cpu,
+                       const struct ptd_slice *slice, struct ptd_decoder **ret)
+{
+    struct ptd_decoder *decoder = calloc(1, sizeof *decoder);
+    if (!decoder)
+        return -ENOMEM;
+    decoder->tables = tables;
+    decoder->space = space;
+    decoder->slice = *slice;
+    decoder->progress = (struct ptd_progress){.seq = slice->seq, .tsc = slice->tsc, .first_block = -1};
+    open_gap(decoder, PTD_GAP_TRUNCATED, PTD_WHY_NO_PSB_YET, 0, 0);
+    int error = slice->size ? configure(decoder, cpu) : -EINVAL;
+    if (error < 0) {
+        ptd_decoder_destroy(decoder);
+        return error;
+    }
+    *ret = decoder;
+    return 0;
+}
+
+void ptd_decoder_destroy(struct ptd_decoder *decoder)
+{
+    if (!decoder)
+        return;
+    pt_blk_free_decoder(decoder->libipt);
+    free(decoder);
+}

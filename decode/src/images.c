@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Code: sections in libipt's image section cache, and images (address spaces) made of them.
+ *
+ * The cache keeps every section mapped, so that the block cache libipt hangs on it survives: sections added to an
+ * image by file name are unmapped whenever execution leaves them, which costs twenty times the decoding itself.
+ * A space borrows the images it was made from. Not thread-safe.
+ */
+#include "images.h"
+#include "walker.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+struct ptd_images {
+    struct pt_image_section_cache *cache;
+    struct ptd_section *sections; /* by isid; image -1: none */
+    size_t capacity;
+};
+
+struct ptd_space {
+    struct ptd_images *images;
+    struct pt_image *image;
+    struct ptd_walker *walker;
+};
+
+struct ptd_images *ptd_images_create(void)
+{
+    struct ptd_images *images = calloc(1, sizeof *images);
+    if (!images)
+        return NULL;
+    images->cache = pt_iscache_alloc(NULL);
+    if (!images->cache) {
+        free(images);
+        return NULL;
+    }
+    /* The kernel takes clean file pages back by itself: nothing is won by unmapping. */
+    pt_iscache_set_limit(images->cache, UINT64_MAX);
+    return images;
+}
+
+void ptd_images_destroy(struct ptd_images *images)
+{
+    if (!images)
+        return;
+    pt_iscache_free(images->cache);
+    free(images->sections);
+    free(images);
+}
+
+static int reserve_sections(struct ptd_images *images, size_t isid)
+{
+    if (isid < images->capacity)
+        return 0;
+    size_t capacity = images->capacity ? images->capacity : 64;
+    while (capacity <= isid)
+        capacity *= 2;
+    struct ptd_section *sections = realloc(images->sections, capacity * sizeof *sections);
+    if (!sections)
+        return -pte_nomem;
+    for (size_t i = images->capacity; i < capacity; i++)
+        sections[i] = (struct ptd_section){.image = -1};
+    images->sections = sections;
+    images->capacity = capacity;
+    return 0;
+}
+
+int ptd_images_add(struct ptd_images *images, const char *path, int32_t image, uint64_t offset, uint64_t size,
+                   uint64_t address)
+{
+    int isid = pt_iscache_add_file(images->cache, path, offset, size, address);
+    if (isid < 0)
+        return isid;
+    int error = reserve_sections(images, (size_t)isid);
+    if (error < 0)
+        return error;
+    images->sections[isid] = (struct ptd_section){.image = image, .offset = offset, .address = address};
+    return isid;
+}
+
+const struct ptd_section *ptd_images_section(const struct ptd_images *images, int isid)
+{
+    if (isid < 0 || (size_t)isid >= images->capacity || images->sections[isid].image < 0)
+        return NULL;
+    return &images->sections[isid];
+}
+
+static int space_init(struct ptd_space *space, struct ptd_images *images, const int *sections, size_t count)
+{
+    space->images = images;
+    space->image = pt_image_alloc(NULL);
+    if (!space->image)
+        return -pte_nomem;
+    for (size_t i = 0; i < count; i++) {
+        int error = pt_image_add_cached(space->image, images->cache, sections[i], NULL);
+        if (error < 0)
+            return error;
+    }
+    space->walker = ptd_walker_create(space->image);
+    return space->walker ? 0 : -pte_nomem;
+}
+
+static void space_deinit(struct ptd_space *space)
+{
+    ptd_walker_destroy(space->walker);
+    pt_image_free(space->image);
+}
+
+int ptd_space_create(struct ptd_images *images, const int *sections, size_t count, struct ptd_space **ret)
+{
+    struct ptd_space *space = calloc(1, sizeof *space);
+    if (!space)
+        return -pte_nomem;
+    int error = space_init(space, images, sections, count);
+    if (error < 0) {
+        ptd_space_destroy(space);
+        return error;
+    }
+    *ret = space;
+    return 0;
+}
+
+void ptd_space_destroy(struct ptd_space *space)
+{
+    if (!space)
+        return;
+    space_deinit(space);
+    free(space);
+}
+
+struct pt_image *ptd_space_image(const struct ptd_space *space)
+{
+    return space->image;
+}
+
+const struct ptd_images *ptd_space_images(const struct ptd_space *space)
+{
+    return space->images;
+}
+
+struct ptd_walker *ptd_space_walker(struct ptd_space *space)
+{
+    return space->walker;
+}
+
+static enum pt_exec_mode exec_mode(uint8_t bits)
+{
+    return bits == 16 ? ptem_16bit : bits == 32 ? ptem_32bit : ptem_64bit;
+}
+
+int64_t ptd_space_lengths(struct ptd_space *space, size_t count, const uint64_t *ips, const int32_t *instructions,
+                          const uint8_t *modes, uint8_t *lengths, size_t capacity)
+{
+    size_t used = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (instructions[i] < 0 || (size_t)instructions[i] > capacity - used)
+            return -ENOBUFS;
+        struct ptd_walk walk;
+        int walked = ptd_walker_walk(space->walker, ips[i], exec_mode(modes[i]), (uint32_t)instructions[i],
+                                     lengths + used, &walk);
+        if (walked < 0 || walk.instructions != (uint32_t)instructions[i])
+            return -EILSEQ;
+        used += walk.instructions;
+    }
+    return (int64_t)used;
+}
+
+const char *ptd_error_text(int code)
+{
+    const char *text = pt_errstr((enum pt_error_code)code);
+    return text ? text : "unknown error";
+}

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * DWARF line table headers, versions 2 to 5 (DWARF 5, section 6.2.4).
+ *
+ * Work and memory are bounded by the header's size: every entry read has taken at least a byte of it. The header
+ * borrows its texts from the sections and owns its tables. Not thread-safe.
+ */
+#include "line_header.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+enum content { DW_LNCT_PATH = 1, DW_LNCT_DIRECTORY_INDEX = 2 };
+
+enum form {
+    DW_FORM_BLOCK2 = 0x03,
+    DW_FORM_BLOCK4 = 0x04,
+    DW_FORM_DATA2 = 0x05,
+    DW_FORM_DATA4 = 0x06,
+    DW_FORM_DATA8 = 0x07,
+    DW_FORM_STRING = 0x08,
+    DW_FORM_BLOCK = 0x09,
+    DW_FORM_BLOCK1 = 0x0A,
+    DW_FORM_DATA1 = 0x0B,
+    DW_FORM_STRP = 0x0E,
+    DW_FORM_UDATA = 0x0F,
+    DW_FORM_STRX = 0x1A,
+    DW_FORM_DATA16 = 0x1E,
+    DW_FORM_LINE_STRP = 0x1F
+};
+
+enum { MAX_FORMATS = 255 };
+
+struct format {
+    uint64_t content;
+    uint64_t form;
+};
+
+int ptd_line_entries_add(struct ptd_line_entries *entries, const char *name, uint64_t directory)
+{
+    if (entries->count == entries->capacity) {
+        size_t capacity = entries->capacity ? 2 * entries->capacity : 16;
+        struct ptd_line_entry *larger = realloc(entries->entries, capacity * sizeof *larger);
+        if (!larger)
+            return -ENOMEM;
+        entries->entries = larger;
+        entries->capacity = capacity;
+    }
+    entries->entries[entries->count++] = (struct ptd_line_entry){.name = name, .directory = directory};
+    return 0;
+}
+
+/* A text at an offset in a section; "" when there is none. */
+static const char *text_at(const uint8_t *section, size_t size, uint64_t offset)
+{
+    if (offset >= size || !memchr(section + offset, 0, size - offset))
+        return "";
+    return (const char *)section + offset;
+}
+
+/* ---- versions 2 to 4: lists ended by an empty name ---- */
+
+static int read_directory_list(struct ptd_line_header *header, struct ptd_cursor *at)
+{
+    int error = ptd_line_entries_add(&header->directories, "", 0); /* 0: the directory of compilation */
+    while (error == 0) {
+        const char *name = ptd_cursor_text(at);
+        if (at->bad || !*name)
+            break;
+        error = ptd_line_entries_add(&header->directories, name, 0);
+    }
+    return error;
+}
+
+static int read_file_list(struct ptd_line_header *header, struct ptd_cursor *at)
+{
+    int error = ptd_line_entries_add(&header->files, "", 0); /* numbered from 1 */
+    while (error == 0) {
+        const char *name = ptd_cursor_text(at);
+        if (at->bad || !*name)
+            break;
+        uint64_t directory = ptd_cursor_uleb(at);
+        ptd_cursor_uleb(at); /* time of modification */
+        ptd_cursor_uleb(at); /* length */
+        if (!at->bad)
+            error = ptd_line_entries_add(&header->files, name, directory);
+    }
+    return error;
+}
+
+/* ---- version 5: tables with formats ---- */
+
+/* Read one attribute; texts and numbers we know go to `name` and `number`. */
+static void read_form(struct ptd_cursor *at, uint64_t form, unsigned offset_size,
+                      const struct ptd_line_sections *sections, const char **name, uint64_t *number)
+{
+    switch (form) {
+    case DW_FORM_STRING:
+        *name = ptd_cursor_text(at);
+        break;
+    case DW_FORM_LINE_STRP:
+        *name = text_at(sections->line_strings, sections->line_strings_size, ptd_cursor_number(at, offset_size));
+        break;
+    case DW_FORM_STRP:
+        *name = text_at(sections->strings, sections->strings_size, ptd_cursor_number(at, offset_size));
+        break;
+    case DW_FORM_DATA1:
+        *number = ptd_cursor_number(at, 1);
+        break;
+    case DW_FORM_DATA2:
+        *number = ptd_cursor_number(at, 2);
+        break;
+    case DW_FORM_DATA4:
+        *number = ptd_cursor_number(at, 4);
+        break;
+    case DW_FORM_DATA8:
+        *number = ptd_cursor_number(at, 8);
+        break;
+    case DW_FORM_UDATA:
+    case DW_FORM_STRX:
+        *number = ptd_cursor_uleb(at);
+        break;
+    case DW_FORM_DATA16:
+        ptd_cursor_skip(at, 16);
+        break;
+    case DW_FORM_BLOCK:
+        ptd_cursor_skip(at, ptd_cursor_uleb(at));
+        break;
+    case DW_FORM_BLOCK1:
+        ptd_cursor_skip(at, ptd_cursor_number(at, 1));
+        break;
+    case DW_FORM_BLOCK2:
+        ptd_cursor_skip(at, ptd_cursor_number(at, 2));
+        break;
+    case DW_FORM_BLOCK4:
+        ptd_cursor_skip(at, ptd_cursor_number(at, 4));
+        break;
+    default:
+        at->bad = true;
+    }
+}
+
+static int read_entry_table(struct ptd_line_entries *entries, struct ptd_cursor *at, unsigned offset_size,
+                            const struct ptd_line_sections *sections)
+{
+    struct format formats[MAX_FORMATS];
+    size_t format_count = ptd_cursor_number(at, 1);
+    for (size_t i = 0; i < format_count; i++) {
+        formats[i].content = ptd_cursor_uleb(at);
+        formats[i].form = ptd_cursor_uleb(at);
+    }
+    uint64_t count = ptd_cursor_uleb(at);
+    /* entries without attributes take no bytes: any number of them would "fit" */
+    if ((count && !format_count) || count > ptd_cursor_left(at))
+        at->bad = true;
+    for (uint64_t i = 0; i < count && !at->bad; i++) {
+        const char *name = "";
+        uint64_t directory = 0;
+        for (size_t f = 0; f < format_count; f++) {
+            const char *text = NULL;
+            uint64_t number = 0;
+            read_form(at, formats[f].form, offset_size, sections, &text, &number);
+            if (formats[f].content == DW_LNCT_PATH && text)
+                name = text;
+            else if (formats[f].content == DW_LNCT_DIRECTORY_INDEX)
+                directory = number;
+        }
+        int error = at->bad ? 0 : ptd_line_entries_add(entries, name, directory);
+        if (error < 0)
+            return error;
+    }
+    return 0;
+}
+
+static int read_entries(struct ptd_line_header *header, struct ptd_cursor *at,
+                        const struct ptd_line_sections *sections)
+{
+    int error;
+    if (header->version >= 5) {
+        error = read_entry_table(&header->directories, at, header->offset_size, sections);
+        if (error == 0)
+            error = read_entry_table(&header->files, at, header->offset_size, sections);
+    } else {
+        error = read_directory_list(header, at);
+        if (error == 0)
+            error = read_file_list(header, at);
+    }
+    return error;
+}
+
+int ptd_line_header_init(struct ptd_line_header *header, struct ptd_cursor *unit, unsigned offset_size,
+                         const struct ptd_line_sections *sections)
+{
+    memset(header, 0, sizeof *header);
+    header->offset_size = offset_size;
+    header->version = (unsigned)ptd_cursor_number(unit, 2);
+    if (header->version < 2 || header->version > 5)
+        return 0;
+    if (header->version >= 5)
+        ptd_cursor_skip(unit, 2); /* sizes of addresses and of segment selectors */
+    uint64_t length = ptd_cursor_number(unit, offset_size);
+    if (length > ptd_cursor_left(unit))
+        return 0;
+    struct ptd_cursor at = {.at = unit->at, .end = unit->at + length};
+    header->minimum_instruction_length = (uint8_t)ptd_cursor_number(&at, 1);
+    if (header->version >= 4)
+        ptd_cursor_skip(&at, 1); /* operations per instruction: 1 but on VLIW machines */
+    ptd_cursor_skip(&at, 1);     /* default of is_stmt */
+    header->line_base = (int8_t)ptd_cursor_number(&at, 1);
+    header->line_range = (uint8_t)ptd_cursor_number(&at, 1);
+    header->opcode_base = (uint8_t)ptd_cursor_number(&at, 1);
+    header->opcode_lengths = at.at;
+    if (!header->line_range || !header->opcode_base || !ptd_cursor_skip(&at, header->opcode_base - 1u))
+        return 0;
+    int error = read_entries(header, &at, sections);
+    if (error < 0)
+        return error;
+    unit->at += length;
+    return !at.bad;
+}
+
+void ptd_line_header_deinit(struct ptd_line_header *header)
+{
+    free(header->directories.entries);
+    free(header->files.entries);
+}

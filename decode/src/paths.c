@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Interning of paths: runs of blocks, stored once however often they execute.
+ *
+ * How long a run may get trades rows for distinct paths. Twelve decisions suit ordinary programs; code that branches
+ * at random would make every run a new path, so the limit falls as the dictionary grows, which bounds its memory.
+ * Owns all its memory; not thread-safe.
+ */
+#include "paths.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FIRST_CAPACITY = 1024 };
+
+/* From how many distinct paths on a run is cut after how many decisions. */
+static const struct {
+    size_t paths;
+    uint32_t decisions;
+} LIMITS[] = {{0, 12}, {1 << 20, 8}, {3 << 19, 6}, {1 << 21, 4}, {5 << 19, 2}, {3 << 20, 1}};
+
+static uint32_t decisions_limit(size_t count)
+{
+    uint32_t decisions = 1;
+    for (size_t i = 0; i < sizeof LIMITS / sizeof *LIMITS && count >= LIMITS[i].paths; i++)
+        decisions = LIMITS[i].decisions;
+    return decisions;
+}
+
+int ptd_paths_init(struct ptd_paths *paths)
+{
+    memset(paths, 0, sizeof *paths);
+    paths->decisions_limit = decisions_limit(0);
+    paths->table_mask = 4 * FIRST_CAPACITY - 1;
+    paths->table = calloc(paths->table_mask + 1, sizeof *paths->table);
+    paths->cache = calloc((size_t)1 << PATH_CACHE_BITS, sizeof *paths->cache);
+    paths->starts = calloc(1, sizeof *paths->starts);
+    if (!paths->table || !paths->cache || !paths->starts)
+        return -ENOMEM;
+    for (size_t i = 0; i < (size_t)1 << PATH_CACHE_BITS; i++)
+        paths->cache[i] = -1;
+    return 0;
+}
+
+void ptd_paths_deinit(struct ptd_paths *paths)
+{
+    free(paths->starts);
+    free(paths->length);
+    free(paths->instructions);
+    free(paths->branches);
+    free(paths->hashes);
+    free(paths->blocks);
+    free(paths->table);
+    free(paths->cache);
+}
+
+static int grow_column(void *column, size_t capacity, size_t width)
+{
+    void **memory = column;
+    void *larger = realloc(*memory, capacity * width);
+    if (!larger)
+        return -ENOMEM;
+    *memory = larger;
+    return 0;
+}
+
+static int grow_columns(struct ptd_paths *paths)
+{
+    size_t capacity = paths->capacity ? 2 * paths->capacity : FIRST_CAPACITY;
+    if (capacity > INT32_MAX)
+        return -EOVERFLOW;
+    if (grow_column(&paths->starts, capacity + 1, sizeof *paths->starts) < 0 ||
+        grow_column(&paths->length, capacity, sizeof *paths->length) < 0 ||
+        grow_column(&paths->instructions, capacity, sizeof *paths->instructions) < 0 ||
+        grow_column(&paths->branches, capacity, sizeof *paths->branches) < 0 ||
+        grow_column(&paths->hashes, capacity, sizeof *paths->hashes) < 0)
+        return -ENOMEM;
+    paths->capacity = capacity;
+    return 0;
+}
+
+static int grow_blocks(struct ptd_paths *paths, size_t needed)
+{
+    size_t capacity = paths->block_capacity ? paths->block_capacity : FIRST_CAPACITY;
+    while (capacity < needed)
+        capacity *= 2;
+    if (needed > INT32_MAX) /* Arrow's list offsets are 32-bit */
+        return -EOVERFLOW;
+    int error = grow_column(&paths->blocks, capacity, sizeof *paths->blocks);
+    if (error < 0)
+        return error;
+    paths->block_capacity = capacity;
+    return 0;
+}
+
+static int grow_table(struct ptd_paths *paths)
+{
+    uint64_t mask = 2 * paths->table_mask + 1;
+    uint32_t *table = calloc(mask + 1, sizeof *table);
+    if (!table)
+        return -ENOMEM;
+    for (size_t i = 0; i < paths->count; i++) {
+        uint64_t slot = ptd_mix(paths->hashes[i]) & mask;
+        while (table[slot])
+            slot = (slot + 1) & mask;
+        table[slot] = (uint32_t)i + 1;
+    }
+    free(paths->table);
+    paths->table = table;
+    paths->table_mask = mask;
+    return 0;
+}
+
+static int same(const struct ptd_paths *paths, size_t i, const struct ptd_run *run)
+{
+    return paths->hashes[i] == run->hash && paths->length[i] == (int32_t)run->length &&
+           memcmp(paths->blocks + paths->starts[i], run->blocks, run->length * sizeof *run->blocks) == 0;
+}
+
+static int add(struct ptd_paths *paths, const struct ptd_run *run, const int32_t *instructions, const int8_t *last)
+{
+    size_t needed = paths->block_count + run->length;
+    int error = 0;
+    if (paths->count == paths->capacity)
+        error = grow_columns(paths);
+    if (error == 0 && needed > paths->block_capacity)
+        error = grow_blocks(paths, needed);
+    if (error < 0)
+        return error;
+
+    int32_t total = 0, branches = 0; /* at most PATH_MAX_BLOCKS * 65535 */
+    for (uint32_t i = 0; i < run->length; i++) {
+        total += instructions[run->blocks[i]];
+        branches += last[run->blocks[i]] != PTD_OTHER;
+    }
+    size_t path = paths->count;
+    memcpy(paths->blocks + paths->block_count, run->blocks, run->length * sizeof *run->blocks);
+    paths->block_count = needed;
+    paths->starts[path + 1] = (int32_t)needed;
+    paths->length[path] = (int32_t)run->length;
+    paths->instructions[path] = total;
+    paths->branches[path] = branches;
+    paths->hashes[path] = run->hash;
+    paths->count++;
+    paths->decisions_limit = decisions_limit(paths->count);
+    return 0;
+}
+
+static int find_or_add(struct ptd_paths *paths, const struct ptd_run *run, const int32_t *instructions,
+                       const int8_t *last, int32_t *ret)
+{
+    if (2 * paths->count > paths->table_mask) {
+        int error = grow_table(paths);
+        if (error < 0)
+            return error;
+    }
+    uint64_t slot = ptd_mix(run->hash) & paths->table_mask;
+    for (; paths->table[slot]; slot = (slot + 1) & paths->table_mask) {
+        if (same(paths, paths->table[slot] - 1, run)) {
+            *ret = (int32_t)(paths->table[slot] - 1);
+            return 0;
+        }
+    }
+    int error = add(paths, run, instructions, last);
+    if (error < 0)
+        return error;
+    paths->table[slot] = (uint32_t)paths->count;
+    *ret = (int32_t)(paths->count - 1);
+    return 0;
+}
+
+int ptd_paths_intern(struct ptd_paths *paths, const struct ptd_run *run, const int32_t *instructions,
+                     const int8_t *last, int32_t *ret)
+{
+    int32_t *cached = &paths->cache[ptd_mix(run->hash) >> (64 - PATH_CACHE_BITS)];
+    if (*cached >= 0 && same(paths, (size_t)*cached, run)) {
+        *ret = *cached;
+        return 0;
+    }
+    int error = find_or_add(paths, run, instructions, last, ret);
+    if (error < 0)
+        return error;
+    *cached = *ret;
+    return 0;
+}

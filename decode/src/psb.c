@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * PSBs in raw packets (SDM vol. 3, 33.4.2.17: 02 82, eight times).
+ *
+ * libipt reads packets ahead of the instructions it decodes and does not tell which PSBs it passed; after an error
+ * this says whether a PSB among the packets read ahead is still good to go on at.
+ */
+#include "psb.h"
+
+#include <intel-pt.h>
+#include <string.h>
+
+static const uint8_t PSB[PTD_PSB_SIZE] = {0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82,
+                                          0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82};
+
+uint64_t ptd_psb_before(const uint8_t *packets, uint64_t floor, uint64_t end)
+{
+    if (end < PTD_PSB_SIZE)
+        return UINT64_MAX;
+    for (uint64_t at = end - PTD_PSB_SIZE + 1; at-- > floor;)
+        if (packets[at] == PSB[0] && memcmp(packets + at, PSB, sizeof PSB) == 0)
+            return at;
+    return UINT64_MAX;
+}
+
+static bool moves_nothing(const struct pt_packet *packet, bool in_psb)
+{
+    switch (packet->type) {
+    case ppt_pad:
+    case ppt_psb:
+    case ppt_psbend:
+    case ppt_tsc:
+    case ppt_cbr:
+    case ppt_tma:
+    case ppt_mtc:
+    case ppt_cyc:
+        return true;
+    case ppt_fup:
+    case ppt_mode:
+    case ppt_pip:
+    case ppt_vmcs:
+        return in_psb; /* state, not something that happened */
+    default:
+        return false;
+    }
+}
+
+static bool scan(struct pt_packet_decoder *decoder, uint64_t end)
+{
+    bool in_psb = false;
+    for (;;) {
+        uint64_t offset;
+        struct pt_packet packet;
+        if (pt_pkt_get_offset(decoder, &offset) < 0)
+            return false;
+        if (offset >= end)
+            return true;
+        if (pt_pkt_next(decoder, &packet, sizeof packet) < 0)
+            return false;
+        if (packet.type == ppt_psb || packet.type == ppt_psbend)
+            in_psb = packet.type == ppt_psb;
+        else if (!moves_nothing(&packet, in_psb))
+            return false;
+    }
+}
+
+static struct pt_packet_decoder *decoder_at(const uint8_t *packets, uint64_t size, uint64_t offset)
+{
+    struct pt_config config;
+    memset(&config, 0, sizeof config);
+    pt_config_init(&config);
+    config.begin = (uint8_t *)(uintptr_t)packets;
+    config.end = config.begin + size;
+    struct pt_packet_decoder *decoder = pt_pkt_alloc_decoder(&config);
+    if (decoder && pt_pkt_sync_set(decoder, offset) < 0) {
+        pt_pkt_free_decoder(decoder);
+        return NULL;
+    }
+    return decoder;
+}
+
+bool ptd_psb_only(const uint8_t *packets, uint64_t size, uint64_t psb, uint64_t end)
+{
+    struct pt_packet_decoder *decoder = decoder_at(packets, size, psb);
+    bool only = decoder && scan(decoder, end);
+    pt_pkt_free_decoder(decoder);
+    return only;
+}
+
+uint64_t ptd_packets_end(const uint8_t *packets, uint64_t size, uint64_t start)
+{
+    struct pt_packet_decoder *decoder = decoder_at(packets, size, start);
+    uint64_t end = start;
+    struct pt_packet packet;
+    while (decoder && pt_pkt_next(decoder, &packet, sizeof packet) >= 0)
+        if (pt_pkt_get_offset(decoder, &end) < 0)
+            break;
+    pt_pkt_free_decoder(decoder);
+    return end;
+}

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: MIT
+"""From an address in a thread's process to the place in an image, the block there and its function."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ptweave.data.bundle import Bundle
+from ptweave.data.schemas import MAPS
+from ptweave.merge.program import Program, pack
+from ptweave.merge.tables import I64, U64, numbers, read_table
+from ptweave.merge.tasks import Tasks
+
+_NOWHERE = np.uint64(0)
+
+
+@dataclass
+class _Space:
+    """One address space's mappings as disjoint intervals: [bounds[i], bounds[i+1]) is `packed[i]` on, 0 nowhere.
+
+    An interval that held different code at different times is nowhere too: it is better to know nothing.
+    """
+
+    bounds: U64
+    packed: U64
+
+    def locate(self, ips: U64) -> U64:
+        if not len(self.packed):
+            return np.zeros(len(ips), np.uint64)
+        index = np.searchsorted(self.bounds, ips, side="right") - 1
+        inside = (index >= 0) & (index < len(self.packed))
+        index = np.where(inside, index, 0)
+        base = self.packed[index]
+        return np.where(inside & (base != 0), base + (ips - self.bounds[index]), _NOWHERE)
+
+
+def _flatten(start: U64, end: U64, offset: U64, image: npt.NDArray[Any]) -> _Space:
+    good = (end > start) & (image >= 0)
+    start, end, offset, image = start[good], end[good], offset[good], image[good]
+    bounds = np.unique(np.concatenate([start, end]))
+    packed = np.zeros(max(len(bounds) - 1, 0), np.uint64)
+    mixed = np.zeros(len(packed), np.bool_)
+    first, last = np.searchsorted(bounds, start), np.searchsorted(bounds, end)
+    bases = pack(image, offset.astype(np.int64))
+    for low, high, begin, base in zip(first.tolist(), last.tolist(), start, bases, strict=True):
+        here = base + (bounds[low:high] - begin)
+        mixed[low:high] |= (packed[low:high] != 0) & (packed[low:high] != here)
+        packed[low:high] = here
+    packed[mixed] = 0
+    return _Space(bounds, packed)
+
+
+class Addresses:
+    """Looks addresses up. Vectorised: arrays in, arrays of the same length out."""
+
+    def __init__(self, bundle: Bundle, program: Program, tasks: Tasks) -> None:
+        self._tasks = tasks
+        self._spaces = self._load(bundle)
+        blocks = program.blocks
+        self._order = np.argsort(blocks["addr"], kind="stable")
+        self._starts: U64 = blocks["addr"][self._order]
+        self._ends: U64 = np.maximum.accumulate(self._starts + blocks["size"][self._order])
+        self._functions = blocks["function"][self._order]
+        self._ip_order = np.argsort(blocks["ip"], kind="stable")
+        self._ips: U64 = blocks["ip"][self._ip_order]
+
+    @staticmethod
+    def _load(bundle: Bundle) -> dict[int, _Space]:
+        table = read_table(bundle, MAPS, ["space", "start", "end", "offset", "image"])
+        space = numbers(table, "space")
+        columns = [numbers(table, name, -1 if name == "image" else 0) for name in ("start", "end", "offset", "image")]
+        start, end, offset, image = columns
+        spaces = {}
+        for number in np.unique(space):
+            here = space == number
+            spaces[int(number)] = _flatten(start[here].astype(np.uint64), end[here].astype(np.uint64),
+                                           offset[here].astype(np.uint64), image[here])
+        return spaces
+
+    def locate(self, thread: int, times: I64, ips: U64) -> U64:
+        """Packed places of addresses in a thread's process at given times; 0 where unknown."""
+        task = self._tasks.threads.get(thread)
+        if task is None or not task.spaces:
+            # no sideband: one address space holds for all, if there is one
+            only = next(iter(self._spaces.values())) if len(self._spaces) == 1 else None
+            return only.locate(ips) if only else np.zeros(len(ips), np.uint64)
+        found = np.zeros(len(ips), np.uint64)
+        since = np.array([t for t, _ in task.spaces], np.int64)
+        which = np.maximum(np.searchsorted(since, times, side="right") - 1, 0)
+        for number, (_, space) in enumerate(task.spaces):
+            here = which == number
+            if space in self._spaces and here.any():
+                found[here] = self._spaces[space].locate(ips[here])
+        return found
+
+    def blocks_at(self, packed: U64, ips: U64) -> I64:
+        """A block that begins at each place, or where the place is unknown at the address; −1 none."""
+        found = np.full(len(packed), -1, np.int64)
+        for starts, order, keys, use in ((self._starts, self._order, packed, packed != 0),
+                                         (self._ips, self._ip_order, ips, packed == 0)):
+            if len(starts):
+                index = np.minimum(np.searchsorted(starts, keys), len(starts) - 1)
+                hit = use & (starts[index] == keys)
+                found[hit] = order[index[hit]]
+        return found
+
+    def functions_at(self, packed: U64) -> npt.NDArray[np.int64]:
+        """Function numbers of places: of the block that holds it, or of the blocks on both sides when they agree."""
+        if not len(self._starts):
+            return np.zeros(len(packed), np.int64)
+        below = np.searchsorted(self._starts, packed, side="right") - 1
+        above = np.minimum(below + 1, len(self._starts) - 1)
+        valid = (below >= 0) & (packed != 0)
+        below = np.maximum(below, 0)
+        held = packed < self._ends[below]  # ends grow: some block at or before it reaches beyond
+        agreed = (self._functions[below] == self._functions[above]) & (above != below)
+        return np.where(valid & (held | agreed), self._functions[below], 0).astype(np.int64)

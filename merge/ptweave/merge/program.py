@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: MIT
+"""The blocks and paths of a run, as arrays, and the C program made of them."""
+
+from __future__ import annotations
+
+import re
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ptweave.data.bundle import Bundle
+from ptweave.data.errors import BadInput, MachineLacks
+from ptweave.data.schemas import BLOCKS, PATHS, BlockClass
+from ptweave.merge._merge import ffi, lib
+from ptweave.merge.tables import I32, I64, U64, numbers, read_table
+
+IMAGE_SHIFT = 44
+"""A place in an image is packed as (image + 1) << IMAGE_SHIFT | offset; 0 is nowhere."""
+
+BLOCK_DTYPE = np.dtype([
+    ("addr", "<u8"), ("ip", "<u8"), ("size", "<u4"), ("last", "<u4"), ("function", "<u4"), ("instructions", "<u4"),
+    ("cls", "u1"), ("flags", "u1"), ("zero", "<u2"), ("zero2", "<u4")])
+assert ffi.sizeof("struct ptm_block") == BLOCK_DTYPE.itemsize
+
+SIGNAL_NAME = "[signal]"
+FOLDED_NAME = "[folded]"
+
+_CLASSES = list(BlockClass)
+_COLD = re.compile(r"(\.cold(\.\d+)?| \[clone \.cold(\.\d+)?\])$")
+_REMEDY = "decode the run again"
+
+
+def pack(image: npt.NDArray[Any], offset: npt.NDArray[Any]) -> U64:
+    """Places in images; 0 where image or offset are out of range."""
+    good = (image >= 0) & (image < (1 << (64 - IMAGE_SHIFT)) - 1) & (offset >= 0) & (offset < 1 << IMAGE_SHIFT)
+    packed = ((image.astype(np.uint64) + np.uint64(1)) << np.uint64(IMAGE_SHIFT)) | offset.astype(np.uint64)
+    return np.where(good, packed, np.uint64(0))
+
+
+def check(result: int, where: str) -> int:
+    """A result of the C part; negative errno values become errors."""
+    if result >= 0:
+        return result
+    if -result == 12:
+        raise MachineLacks("needs more memory than there is", where=where, remedy="merge on a larger machine")
+    raise BadInput("names blocks or paths that do not exist, or goes back in its ordinals", where=where,
+                   remedy=_REMEDY)
+
+
+class Program:
+    """The distinct code of a run. Owns the C program, made by `compile`, and every array it borrows.
+
+    Attributes: `blocks` (BLOCK_DTYPE, by block number), `functions` (name by function number, None unknown;
+    0 unknown, 1 [signal], 2 [folded]).
+    """
+
+    def __init__(self, bundle: Bundle) -> None:
+        self._where = str(bundle.tables)
+        self.functions: list[str | None] = [None, SIGNAL_NAME, FOLDED_NAME]
+        self.blocks = self._load_blocks(bundle)
+        self._offsets, self._values = self._load_paths(bundle)
+        self.handle = ffi.NULL
+
+    def compile(self) -> None:
+        """Make the C program, once all flags are set. Raises BadInput for paths of blocks that do not exist."""
+        out = ffi.new("struct ptm_program **")
+        check(lib.ptm_program_create(
+            ffi.from_buffer("struct ptm_block[]", self.blocks), len(self.blocks),
+            ffi.from_buffer("int64_t[]", self._offsets), ffi.from_buffer("int32_t[]", self._values),
+            len(self._values), len(self._offsets) - 1, out), self._where)
+        self.handle = out[0]
+
+    def close(self) -> None:
+        lib.ptm_program_destroy(self.handle)
+        self.handle = ffi.NULL
+
+    def __enter__(self) -> Program:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.close()
+
+    def _order(self, ids: npt.NDArray[Any], what: str) -> I64 | None:
+        """How to sort rows by their number, None when they are; numbers must be 0, 1, 2, …"""
+        if np.array_equal(ids, np.arange(len(ids))):
+            return None
+        order: I64 = np.argsort(ids, kind="stable")
+        if not np.array_equal(ids[order], np.arange(len(ids))):
+            raise BadInput(f"numbers its {what} with holes", where=self._where, remedy=_REMEDY)
+        return order
+
+    def _load_blocks(self, bundle: Bundle) -> npt.NDArray[np.void]:
+        table = read_table(bundle, BLOCKS, ["block", "image", "offset", "ip", "size", "instructions", "last",
+                                            "last_ip", "function", "function_offset"], ["last", "function"])
+        order = self._order(numbers(table, "block", -1), "blocks")
+        if order is not None:
+            table = table.take(pa.array(order))
+        blocks = np.zeros(len(table), BLOCK_DTYPE)
+        image, offset = numbers(table, "image", -1), numbers(table, "offset", -1)
+        blocks["addr"] = pack(image, offset)
+        blocks["ip"] = numbers(table, "ip")
+        blocks["size"] = np.clip(numbers(table, "size"), 0, 1 << 30)
+        blocks["instructions"] = np.clip(numbers(table, "instructions"), 0, 1 << 30)
+        last = numbers(table, "last_ip").astype(np.uint64) - blocks["ip"]
+        blocks["last"] = np.where(last < blocks["size"], last, 0)
+        blocks["cls"] = self._classes(table)
+        names, cold = self._name_functions(table, image)
+        blocks["function"] = names
+        entry = (numbers(table, "function_offset", -1) == 0) & (blocks["function"] != 0) & ~cold
+        start = np.array([name == "_start" for name in self.functions])[blocks["function"]]
+        blocks["flags"] = entry * lib.PTM_ENTRY + (entry & start) * lib.PTM_START
+        return blocks
+
+    def _classes(self, table: pa.Table) -> npt.NDArray[np.uint8]:
+        encoded = _dictionary(table, "last")
+        known = {cls.value: number for number, cls in enumerate(_CLASSES)}
+        lookup = np.array([known.get(name, 255) for name in encoded.dictionary.to_pylist()] + [255], np.uint8)
+        classes: npt.NDArray[np.uint8] = lookup[encoded.indices.fill_null(len(lookup) - 1).to_numpy()]
+        if (classes == 255).any():
+            raise BadInput("has blocks of an unknown class", where=self._where, remedy=_REMEDY)
+        return classes
+
+    def _name_functions(self, table: pa.Table, image: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+        """Function number of each block, and whether it lies in a function's part that was moved away (.cold).
+
+        A function is an image and a name; a part that was moved away belongs to the function it was cut from.
+        """
+        encoded = _dictionary(table, "function")
+        names: list[str] = encoded.dictionary.to_pylist()
+        codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+        code_of = {name: code for code, name in enumerate(names)}
+        whole = np.array([code_of.get(_COLD.sub("", name), code) for code, name in enumerate(names)] + [-1], np.int64)
+        cold = whole[codes] != codes
+        codes = whole[codes]
+        keys = np.where(codes < 0, -1, (image.astype(np.int64) << 32) | codes)
+        distinct, inverse = np.unique(keys, return_inverse=True)
+        first = lib.PTM_FIRST_FUNCTION
+        known = distinct >= 0
+        number = np.where(known, np.cumsum(known) - 1 + first, 0)
+        self.functions += [names[key & 0xffffffff] for key in distinct[known].tolist()]
+        return number[inverse], cold
+
+    def _load_paths(self, bundle: Bundle) -> tuple[I64, I32]:
+        table = read_table(bundle, PATHS, ["path", "blocks"])
+        order = self._order(numbers(table, "path", -1), "paths")
+        if order is not None:
+            table = table.take(pa.array(order))
+        lists = table.column("blocks").combine_chunks()
+        if isinstance(lists, pa.ChunkedArray):  # older pyarrow keeps one chunk
+            lists = lists.chunk(0) if lists.num_chunks else pa.array([], pa.list_(pa.int32()))
+        values = lists.flatten()
+        if lists.null_count or values.null_count:
+            raise BadInput("has paths without blocks", where=self._where, remedy=_REMEDY)
+        lengths = pc.list_value_length(lists).to_numpy(zero_copy_only=False)
+        offsets = np.zeros(len(lengths) + 1, np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        return offsets, np.ascontiguousarray(values.to_numpy(zero_copy_only=False), np.int32)
+
+    def names(self, functions: npt.NDArray[Any]) -> pa.Array:
+        """Names of functions by number; null for unknown ones."""
+        names = pa.array([name or "" for name in self.functions], pa.string())
+        return names.take(pa.array(functions.astype(np.int32), mask=functions == lib.PTM_UNKNOWN))
+
+    def function_of(self, block: int | None) -> str | None:
+        """Name of the function a block is in; None when there is no such block or it is unknown."""
+        if block is None or not 0 <= block < len(self.blocks):
+            return None
+        return self.functions[int(self.blocks["function"][block])]
+
+    def after(self, seq: int, path: int) -> int:
+        """Ordinal of the block after path `path` that begins at `seq`."""
+        return check(int(lib.ptm_program_after(self.handle, seq, path)), self._where)
+
+    def system_calls(self, seqs: I64, paths: I32) -> tuple[I64, I32]:
+        """Ordinals and block numbers of the system-call blocks in executed paths."""
+        path_buffer = ffi.from_buffer("int32_t[]", paths)
+        count = check(int(lib.ptm_program_count(self.handle, path_buffer, len(paths))), self._where)
+        found, blocks = np.empty(count, np.int64), np.empty(count, np.int32)
+        if count:
+            check(int(lib.ptm_program_scan(
+                self.handle, ffi.from_buffer("int64_t[]", seqs), path_buffer, len(paths),
+                ffi.from_buffer("int64_t[]", found), ffi.from_buffer("int32_t[]", blocks), count)), self._where)
+        return found, blocks
+
+
+def _dictionary(table: pa.Table, column: str) -> pa.DictionaryArray:
+    """A string column, dictionary-encoded with one dictionary."""
+    array = table.column(column)
+    if not pa.types.is_dictionary(array.type):
+        array = array.dictionary_encode()
+    array = array.unify_dictionaries().combine_chunks()
+    if isinstance(array, pa.ChunkedArray):
+        array = array.chunk(0) if array.num_chunks else pa.array([], pa.string()).dictionary_encode()
+    return array

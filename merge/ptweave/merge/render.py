@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: MIT
+"""Rows as text and as HTML. Every value may come from a hostile program: control characters and markup are escaped."""
+
+from __future__ import annotations
+
+import html
+import unicodedata
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+_MAX_CELL = 120
+_UNSAFE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+
+
+def values(column: pa.Array) -> list[Any]:
+    """A column's values; whole numbers of 128 bits, which sums are, as int."""
+    found: list[Any] = column.to_pylist()
+    if pa.types.is_decimal(column.type) and column.type.scale == 0:
+        return [None if value is None else int(value) for value in found]
+    return found
+
+
+def safe(text: str) -> str:
+    """Text that cannot steer a terminal: control and formatting characters are shown as escapes."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(char if unicodedata.category(char) not in _UNSAFE else char.encode("unicode_escape").decode()
+                   for char in text)
+
+
+def cell(value: object) -> str:
+    """A value as one line of text; None is empty."""
+    if value is None:
+        return ""
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join("NULL" if item is None else cell(item) for item in value) + "]"
+    if isinstance(value, bytes):
+        return value.hex()
+    return safe(str(value))
+
+
+def width_of(text: str) -> int:
+    """Columns a text takes on a terminal."""
+    if text.isascii():
+        return len(text)
+    return sum(0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
+               for char in text)
+
+
+def _fit(text: str, width: int | None) -> str:
+    if width is None or width_of(text) <= width:
+        return text
+    kept = ""
+    for char in text:
+        if width_of(kept + char) > width - 1:
+            break
+        kept += char
+    return kept + "…"
+
+
+class TextTable:
+    """Aligned columns: widths follow the first rows given; numbers to the right.
+
+    `limit` is the width of the terminal: columns too wide for it are cut. Without it nothing is cut.
+    """
+
+    def __init__(self, names: Sequence[str], numeric: Sequence[bool], sample: Sequence[Sequence[object]],
+                 limit: int | None = None) -> None:
+        self._names = [safe(name) for name in names]
+        self._numeric = list(numeric)
+        cells = [self._names, *([cell(value) for value in row] for row in sample)]
+        self._widths = [max((width_of(row[i]) for row in cells), default=0) for i in range(len(names))]
+        self._cut = limit is not None
+        if limit is not None:
+            self._shrink(limit)
+
+    def _shrink(self, limit: int) -> None:
+        """Take from the widest columns until a line fits, as long as that leaves something to read."""
+        room = limit - 2 * max(len(self._widths) - 1, 0)
+        self._widths = [min(width, _MAX_CELL) for width in self._widths]
+        while sum(self._widths) > room:
+            widest = max(range(len(self._widths)), key=self._widths.__getitem__)
+            if self._widths[widest] <= 8:
+                break
+            self._widths[widest] -= 1
+
+    def _line(self, cells: Sequence[str]) -> str:
+        parts = []
+        for text, width, right in zip(cells, self._widths, self._numeric, strict=True):
+            shown = _fit(text, width if self._cut else None)
+            pad = " " * (width - width_of(shown))
+            parts.append(pad + shown if right else shown + pad)
+        return "  ".join(parts).rstrip()
+
+    def header(self) -> list[str]:
+        """The names, and a rule below them."""
+        return [self._line(self._names), "  ".join("─" * width for width in self._widths)]
+
+    def lines(self, rows: Iterable[Sequence[object]]) -> Iterable[str]:
+        """Rows, a line each."""
+        return (self._line([cell(value) for value in row]) for row in rows)
+
+
+def html_table(names: Sequence[str], numeric: Sequence[bool], rows: Iterable[Sequence[object]]) -> str:
+    """An HTML table; nothing in it is markup but ours."""
+    def style(right: bool) -> str:
+        return ' style="text-align:right"' if right else ' style="text-align:left"'
+
+    head = "".join(f"<th{style(right)}>{html.escape(safe(name))}</th>"
+                   for name, right in zip(names, numeric, strict=True))
+    body = "".join("<tr>" + "".join(f"<td{style(right)}>{html.escape(_fit(cell(value), _MAX_CELL))}</td>"
+                                    for value, right in zip(row, numeric, strict=True)) + "</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

@@ -1,0 +1,368 @@
+# SPDX-License-Identifier: MIT
+"""`Run`: a run bundle to ask. SQL over its tables, as Arrow, pandas, polars or rows; shows itself in a notebook."""
+
+from __future__ import annotations
+
+import contextlib
+import html
+import os
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ptweave.data.bundle import Bundle
+from ptweave.data.errors import BadInput, MachineLacks, PtweaveError
+from ptweave.data.ledger import Ledger
+from ptweave.data.manifest import Manifest, State
+from ptweave.data.schemas import TABLES, Column, Table
+from ptweave.merge import views
+from ptweave.merge.render import TextTable, html_table, values
+from ptweave.merge.tables import BATCH_ROWS, open_parquet, table_files
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+
+_QUERY = "query"
+_PLACE = "\nLINE "
+_MEMORY = "1GB"
+_SHOWN = 20  # rows of a result shown in a notebook
+
+_MERGE = "merge the run: ptweave merge RUN"
+_DECODE = "decode the run: ptweave decode RUN"
+_BY_DECODE = {"images", "maps", "blocks", "paths", "flow", "clock", "pt_events", "gaps"}
+
+
+@dataclass(frozen=True)
+class TableInfo:
+    """A table of a run: what a row is, how many there are (None: not known, it cannot be read), its columns."""
+
+    name: str
+    doc: str
+    rows: int | None
+    columns: tuple[Column, ...]
+
+
+class Result:
+    """What a query answers. Nothing is computed before rows are asked for; each call computes anew.
+
+    Iterating gives tuples, streaming. `columns` and `types` (DuckDB's names) describe them.
+    """
+
+    def __init__(self, relation: duckdb.DuckDBPyRelation | None) -> None:
+        self._relation = relation
+        self.columns: list[str] = list(relation.columns) if relation is not None else []
+        self.types: list[str] = [str(kind) for kind in relation.types] if relation is not None else []
+
+    def stream(self, rows: int = BATCH_ROWS) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        """The Arrow schema, and batches of at most `rows` rows as they are computed.
+
+        Raises BadInput, then or on the way, when the query fails.
+        """
+        if self._relation is None:
+            return pa.schema([]), iter(())
+        with _query_errors():
+            reader = self._relation.to_arrow_reader(rows)
+        return reader.schema, _read(reader)
+
+    def arrow(self) -> pa.Table:
+        """All rows as an Arrow table."""
+        if self._relation is None:
+            return pa.table({})
+        with _query_errors():
+            table: pa.Table = self._relation.to_arrow_table()
+        return table
+
+    def pandas(self) -> pandas.DataFrame:
+        """All rows as a pandas DataFrame."""
+        import pandas
+
+        if self._relation is None:
+            return pandas.DataFrame()
+        with _query_errors():
+            frame: pandas.DataFrame = self._relation.df()
+        return frame
+
+    df = pandas
+
+    def polars(self) -> polars.DataFrame:
+        """All rows as a polars DataFrame. Raises MachineLacks when polars is not installed."""
+        try:
+            import polars
+        except ImportError as error:
+            raise MachineLacks("polars is not installed", remedy="pip install polars") from error
+        frame = polars.from_arrow(self.arrow())
+        assert isinstance(frame, polars.DataFrame)
+        return frame
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        """All rows as tuples."""
+        return list(self)
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        for batch in self.stream()[1]:
+            yield from zip(*(values(column) for column in batch.columns), strict=True)
+
+    @property
+    def numeric(self) -> list[bool]:
+        """Which columns hold numbers."""
+        return [kind.startswith(("DECIMAL", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT",
+                                 "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT", "FLOAT", "DOUBLE"))
+                and not kind.endswith("]") for kind in self.types]
+
+    def _first(self) -> tuple[list[tuple[Any, ...]], bool]:
+        """The first rows, and whether there are more."""
+        found: list[tuple[Any, ...]] = []
+        for row in self:
+            if len(found) == _SHOWN:
+                return found, True
+            found.append(row)
+        return found, False
+
+    def __repr__(self) -> str:
+        rows, more = self._first()
+        table = TextTable(self.columns, self.numeric, rows, limit=120)
+        return "\n".join([*table.header(), *table.lines(rows), *(["…"] if more else [])])
+
+    def _repr_html_(self) -> str:
+        rows, more = self._first()
+        return html_table(self.columns, self.numeric, rows) + ("<p>…</p>" if more else "")
+
+
+class Run:
+    """A run bundle, open for questions.
+
+    `sql` sees every table of `ptweave.data.schemas.TABLES` as a view, and
+
+    - `flow_blocks`: thread, seq, block, path: every executed block (expand as little of it as you can);
+    - `flow_range(thread, a, b)`: the blocks from ordinal a up to b of a thread;
+    - `executions(function)`: thread, seq, block, wherever a function's first instruction ran;
+    - `block_counts()`: block, executions; `edge_counts()`: from_block, to_block, executions;
+    - `frames(stack)`: depth, function, block, stack: a call stack, innermost frame first.
+
+    A table that was never made is empty; one that cannot be read fails when it is asked. `missing` says which and
+    why. Queries see the bundle's tables and no other file; nothing in the bundle is written.
+    Raises BadInput for a bundle that is none, is malformed, or of a newer format.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._bundle = Bundle.open(Path(path))
+        self.path = self._bundle.path
+        self.missing: dict[str, str] = {}
+        self._counts: dict[str, int | None] = {}
+        try:
+            self.ledger: Ledger = self._bundle.ledger()
+        except BadInput as error:
+            self.ledger = Ledger()
+            self.missing["ledger"] = error.line()
+        self._spill = tempfile.TemporaryDirectory(prefix="ptweave-query-")
+        self._descriptor = os.open(self._bundle.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self._connection = self._connect()
+        except BaseException:
+            os.close(self._descriptor)
+            self._spill.cleanup()
+            raise
+
+    @property
+    def manifest(self) -> Manifest:
+        """What was run, where, how."""
+        return self._bundle.manifest
+
+    # --- the tables ----------------------------------------------------------------------------------------------
+
+    def _connect(self) -> duckdb.DuckDBPyConnection:
+        connection = duckdb.connect(config={
+            "autoinstall_known_extensions": False, "autoload_known_extensions": False,
+            "python_enable_replacements": False, "memory_limit": _MEMORY, "temp_directory": self._spill.name})
+        allowed: list[str] = []
+        longest = 0
+        for table in TABLES.values():
+            files = self._check(table)
+            allowed += files
+            if files and table.name == "paths":
+                longest = self._longest(files)
+            connection.execute(self._view(table, files))
+        for statement in views.macros(longest):
+            connection.execute(statement)
+        listed = ", ".join(views.quoted(file) for file in allowed)
+        connection.execute(f"set allowed_paths = [{listed}]")
+        connection.execute("set enable_external_access = false")
+        connection.execute("set lock_configuration = true")
+        return connection
+
+    def _check(self, table: Table) -> list[str]:
+        """Names of a table's files as DuckDB is to open them: through the descriptor of the bundle, so that a
+        bundle's name is neither SQL nor a pattern. Fills `missing` and the row count."""
+        names, count = [], 0
+        try:
+            paths = table_files(self._bundle, table)
+            for number, path in enumerate(paths):
+                with open_parquet(path, table.schema) as file:
+                    count += file.metadata.num_rows
+                if any(char in path.name for char in "*?["):
+                    raise BadInput("is no name of a table's file", where=str(path), remedy=f"call it {number}.parquet")
+                names.append(f"/proc/self/fd/{self._descriptor}/tables/{table.name}/{path.name}")
+        except PtweaveError as error:
+            self.missing[table.name] = error.line()
+            self._counts[table.name] = None
+            return []
+        if not paths:
+            remedy = _DECODE if table.name in _BY_DECODE else _MERGE
+            if table.name == "calls":
+                remedy = "merge the run with calls: ptweave merge --calls RUN"
+            self.missing[table.name] = f"was not made: {remedy}"
+        self._counts[table.name] = count
+        return names
+
+    def _view(self, table: Table, files: list[str]) -> str:
+        if files:
+            return views.table_view(table, files)
+        if self._counts[table.name] is None:
+            return views.broken_view(table, self.missing[table.name])
+        return views.empty_view(table)
+
+    @staticmethod
+    def _longest(files: list[str]) -> int:
+        """Blocks in the longest path: from the statistics, or a bound that is always right."""
+        longest = 0
+        for name in files:
+            metadata = pq.read_metadata(name)
+            for group in range(metadata.num_row_groups):
+                statistics = metadata.row_group(group).column(_leaf(metadata, "length")).statistics
+                if statistics is None or not statistics.has_min_max:
+                    return 1 << 31
+                longest = max(longest, int(statistics.max))
+        return longest
+
+    def tables(self) -> list[TableInfo]:
+        """Every table: what a row is, how many rows, the columns with type, unit and meaning."""
+        return [TableInfo(table.name, table.doc, self._counts[table.name], table.columns)
+                for table in TABLES.values()]
+
+    # --- questions -----------------------------------------------------------------------------------------------
+
+    def sql(self, query: str, *params: object) -> Result:
+        """Ask DuckDB; `params` fill `?` or `$1`. Computed when rows are asked for.
+
+        Raises BadInput with DuckDB's message and the place in the query when it is wrong.
+        """
+        cursor = self._connection.cursor()
+        try:
+            relation = cursor.sql(query, params=list(params)) if params else cursor.sql(query)
+        except duckdb.Error as error:
+            raise sql_error(_with_place(cursor, query, params, error)) from error
+        return Result(relation)
+
+    def close(self) -> None:
+        """Give the connection and the bundle's descriptor back. Results can be used no longer."""
+        if self._descriptor >= 0:
+            self._connection.close()
+            os.close(self._descriptor)
+            self._descriptor = -1
+            self._spill.cleanup()
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.close()
+
+    # --- how it shows itself -------------------------------------------------------------------------------------
+
+    def _facts(self) -> list[tuple[str, str]]:
+        manifest = self.manifest
+        facts = [("command", " ".join(manifest.command)), ("engine", f"{manifest.engine} {manifest.engine_version}")]
+        if manifest.state is not State.COMPLETE:
+            facts.append(("state", f"{manifest.state.value}: the recording did not end orderly; what is here is right"))
+        clocks = manifest.clocks
+        if clocks.t1_ns > clocks.t0_ns:
+            facts.append(("time", f"{(clocks.t1_ns - clocks.t0_ns) / 1e9:.3f} s"))
+        if self._counts.get("threads"):
+            facts.append(("threads", str(self._counts["threads"])))
+        facts += [("lost", f"{count} {unit} of {stream}: {why}") for stream, why, count, unit in self.ledger.losses]
+        facts += [("lacks", line) for line in manifest.lacks]
+        facts += [("missing", f"{name}: {why}") for name, why in self.missing.items() if name != "calls"]
+        return facts
+
+    def _rows(self) -> list[tuple[str, int | None, str]]:
+        return [(table.name, table.rows, table.doc) for table in self.tables()]
+
+    def __repr__(self) -> str:
+        facts = self._facts()
+        top = TextTable(["", ""], [False, False], facts)
+        rows = self._rows()
+        table = TextTable(["table", "rows", "a row is"], [False, True, False], rows)
+        return "\n".join([f"Run({str(self.path)!r})", *top.lines(facts), "", *table.header(), *table.lines(rows)])
+
+    def _repr_html_(self) -> str:
+        return (f"<h4>{html.escape(self.path.name)}</h4>"
+                + html_table(["", ""], [False, False], self._facts())
+                + html_table(["table", "rows", "a row is"], [False, True, False], self._rows()))
+
+
+def _leaf(metadata: pq.FileMetaData, column: str) -> int:
+    """Index of a flat column among the file's leaf columns."""
+    return next(i for i in range(metadata.num_columns) if metadata.schema.column(i).path == column)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+@contextlib.contextmanager
+def _query_errors() -> Iterator[None]:
+    """Errors of a running query as ours."""
+    try:
+        yield
+    except duckdb.Error as error:
+        raise sql_error(error) from error
+    except (pa.ArrowException, OSError) as error:
+        raise BadInput(f"failed ({_one_line(str(error))})", where=_QUERY, remedy="correct the query") from error
+
+
+def _read(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    with reader:
+        while True:
+            with _query_errors():
+                batch = next(iter(reader), None)
+            if batch is None:
+                return
+            yield batch
+
+
+def _with_place(cursor: duckdb.DuckDBPyConnection, query: str, params: tuple[object, ...],
+                error: duckdb.Error) -> duckdb.Error:
+    """The same error with its place in the query, which DuckDB tells only when it is asked to execute."""
+    if _PLACE in str(error):
+        return error
+    try:
+        cursor.execute(query, list(params) or None)
+    except duckdb.Error as again:
+        if str(again).startswith(str(error)):
+            return again
+    return error
+
+
+def sql_error(error: duckdb.Error) -> PtweaveError:
+    """DuckDB's error as one of ours: its message, and the place in the query where DuckDB knows it."""
+    message, _, place = str(error).partition(_PLACE)
+    text = _one_line(message)
+    if views.BROKEN in text:
+        return BadInput(text.partition(views.BROKEN)[2])
+    if isinstance(error, duckdb.OutOfMemoryException):
+        return MachineLacks(f"the query ran out of memory ({text})", where=_QUERY, remedy="ask for less at once")
+    lines = place.splitlines()
+    if len(lines) > 1 and "^" in lines[1]:
+        number, shown = lines[0].split(":", 1)
+        first = lines[1].index("^") - len(_PLACE) + 1 - len(number) - 1
+        text += f" (line {number.strip()}, at “{shown[max(first, 0):][:max(lines[1].count('^'), 20)].strip()}”)"
+    return BadInput(text, where=_QUERY, remedy="correct the query")

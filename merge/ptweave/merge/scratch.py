@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: MIT
+"""A DuckDB of the merge's own, for sorting and joining what may not fit into memory."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+
+import duckdb
+import pyarrow as pa
+
+from ptweave.data.errors import MachineLacks
+from ptweave.merge.tables import BATCH_ROWS, corrupt
+
+MEMORY = "160MB"
+
+
+class Scratch:
+    """A connection whose spilled data lives below `folder`, and goes away with it.
+
+    Files are named relative to that folder through its descriptor, so that no name of a bundle becomes part of
+    any SQL or is taken for a pattern.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._spill = folder / ".spill"
+        shutil.rmtree(self._spill, ignore_errors=True)
+        folder.mkdir(exist_ok=True)
+        self._descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        self._base = f"/proc/self/fd/{self._descriptor}"
+        self.connection = duckdb.connect(config={
+            "memory_limit": MEMORY, "threads": 1, "temp_directory": f"{self._base}/.spill",
+            "autoinstall_known_extensions": False, "python_enable_replacements": False})
+
+    def close(self) -> None:
+        self.connection.close()
+        os.close(self._descriptor)
+        shutil.rmtree(self._spill, ignore_errors=True)
+
+    def __enter__(self) -> Scratch:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.close()
+
+    def batches(self, name: str, query: str, **tables: pa.Table) -> Iterator[pa.RecordBatch]:
+        """Rows of a query over `source`, the Parquet file `name` of the folder (with its row numbers as
+        `file_row_number`), and given Arrow tables. Raises BadInput when the file is corrupt."""
+        for key, table in tables.items():
+            self.connection.register(key, table)
+        try:
+            with self._errors(name), self._ask(name, query).to_arrow_reader(BATCH_ROWS) as reader:
+                yield from reader
+        finally:
+            for key in tables:
+                self.connection.unregister(key)
+
+    def table(self, name: str, query: str) -> pa.Table:
+        """All rows of such a query."""
+        with self._errors(name):
+            return self._ask(name, query).to_arrow_table()
+
+    def _ask(self, name: str, query: str) -> duckdb.DuckDBPyRelation:
+        self.connection.execute(f"create or replace temp view source as "
+                                f"select * from read_parquet('{self._base}/{name}', file_row_number = true)")
+        relation = self.connection.sql(query)
+        assert relation is not None
+        return relation
+
+    @contextmanager
+    def _errors(self, name: str) -> Iterator[None]:
+        where = self.folder / name
+        try:
+            yield
+        except duckdb.OutOfMemoryException as error:
+            raise MachineLacks("ran out of memory or disk space while sorting", where=str(where),
+                               remedy="free some disk space beside the bundle") from error
+        except duckdb.Error as error:
+            raise corrupt(where, str(error).splitlines()[0]) from error

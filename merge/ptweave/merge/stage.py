@@ -1,0 +1,277 @@
+# SPDX-License-Identifier: MIT
+"""The merge: from decoded streams to answers, one thread after the other.
+
+For each thread its flow is read twice: once to find where its system calls are, so that their times become known
+moments, and once to walk it with a shadow call stack, which also finds the executed thunk markers.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ptweave.data.bundle import Bundle
+from ptweave.data.errors import BadInput
+from ptweave.data.ledger import Ledger
+from ptweave.data.schemas import (
+    CALLS,
+    CLOCK,
+    FLOW,
+    GAPS,
+    PROCESSES,
+    PROFILE,
+    PT_EVENTS,
+    STACKS,
+    SYSCALLS,
+    THREADS,
+    THUNKS,
+    Table,
+    TableWriter,
+    write_table,
+)
+from ptweave.merge import events as event_streams
+from ptweave.merge import moments as moment_streams
+from ptweave.merge import syscalls, thunks
+from ptweave.merge._merge import lib
+from ptweave.merge.addresses import Addresses
+from ptweave.merge.events import Events, events_of, interruptions, merge_events
+from ptweave.merge.moments import Moments, joined, known_moments
+from ptweave.merge.program import Program
+from ptweave.merge.scratch import Scratch
+from ptweave.merge.syscalls import SystemCalls, ThreadCalls
+from ptweave.merge.tables import I32, I64, U64, ThreadRows, numbers, table_files
+from ptweave.merge.tasks import Tasks, load_tasks
+from ptweave.merge.threads import start_routines, thread_table
+from ptweave.merge.thunks import Thunks
+from ptweave.merge.walk import Walker
+
+_MADE_HERE = (THREADS, PROCESSES, SYSCALLS, THUNKS, PROFILE, STACKS, CALLS)
+_LACKS = "merge: "
+_CALLS_FILE = "calls.parquet"
+
+
+def merge_run(bundle: Bundle, *, calls: bool = False, progress: Callable[[int, int], None] | None = None) -> None:
+    """Make the tables threads, processes, syscalls, thunks, profile, stacks, and calls when asked for.
+
+    Reads `tables/` and `decoded/` as decoding left them; whatever is missing there leaves its tables out, and
+    `manifest.lacks` says so. Running it again replaces what it made. `progress(done, total)` counts rows of flow,
+    twice. The ledger gets `placed/syscalls`, `placed/thunks` and `profile`.
+    Raises BadInput for a table that is corrupt, MachineLacks when memory or disk run out.
+    """
+    merge = _Merge(bundle, calls=calls, progress=progress)
+    try:
+        merge.run()
+    finally:
+        merge.close()
+
+
+class _Merge:
+    """One merge of one bundle."""
+
+    def __init__(self, bundle: Bundle, *, calls: bool, progress: Callable[[int, int], None] | None) -> None:
+        self._bundle = bundle
+        self._want_calls = calls
+        self._progress = progress
+        self._done = 0
+        self._total = 0
+        self._open = ExitStack()
+        self._lacks: list[str] = []
+        self._ledger: Ledger = bundle.ledger()
+
+    def close(self) -> None:
+        self._open.close()
+        (self._bundle.decoded / _CALLS_FILE).unlink(missing_ok=True)
+
+    def run(self) -> None:
+        self._forget()
+        self._tasks: Tasks = load_tasks(self._bundle)
+        self._scratch = self._open.enter_context(Scratch(self._bundle.decoded))
+        self._flow = self._rows(FLOW, ["seq", "path"])
+        self._clock = self._rows(CLOCK, moment_streams.COLUMNS)
+        self._pt_events = self._rows(PT_EVENTS, event_streams.COLUMNS)
+        self._gap_rows = self._rows(GAPS, ["seq"])
+        self._program = self._load_program()
+        self._addresses = Addresses(self._bundle, self._program, self._tasks)
+        self._syscalls = self._load_syscalls()
+        self._thunks = self._load_thunks()
+        self._program.compile()
+        self._walk_threads()
+        self._write()
+        self._account()
+
+    # --- inputs ---------------------------------------------------------------------------------------------------
+
+    def _forget(self) -> None:
+        """Remove what an earlier merge made: in the bundle's own folders, not where a link leads."""
+        for folder in (self._bundle.tables, self._bundle.decoded):
+            if folder.is_symlink():
+                raise BadInput("is a link", where=str(folder), remedy="put the folder itself there")
+        for table in _MADE_HERE:
+            folder = self._bundle.tables / table.name
+            if folder.is_symlink():
+                folder.unlink()
+            elif folder.exists():
+                shutil.rmtree(folder)
+        self._ledger.drop("placed/")
+        self._ledger.drop("profile")
+        self._bundle.save_ledger(self._ledger)
+
+    def _rows(self, table: Table, columns: list[str]) -> ThreadRows:
+        rows = ThreadRows(self._bundle, table, columns)
+        self._open.callback(rows.close)
+        return rows
+
+    def _load_program(self) -> Program:
+        program = Program(self._bundle)
+        self._open.callback(program.close)
+        if not self._flow.rows:
+            self._lacks.append("no flow was decoded: no profile, and nothing is placed")
+        return program
+
+    def _load_syscalls(self) -> SystemCalls | None:
+        if not (self._bundle.decoded / syscalls.FILE).exists():
+            self._lacks.append("no decoded system calls")
+            return None
+        return SystemCalls(self._bundle, self._program, self._addresses, self._ledger)
+
+    def _load_thunks(self) -> Thunks | None:
+        if not (self._bundle.decoded / thunks.FILE).exists():
+            self._lacks.append("no decoded thunks")
+            return None
+        found = Thunks(self._bundle, self._scratch, self._ledger)
+        found.flag_markers(self._program, self._addresses)
+        return found
+
+    # --- the walk -------------------------------------------------------------------------------------------------
+
+    def _paths(self, thread: int) -> Iterator[tuple[I64, I32]]:
+        for batch in self._flow.batches(thread):
+            yield numbers(batch, "seq", -1), numbers(batch, "path", -1)  # type: ignore[misc]
+
+    def _report(self, rows: int) -> None:
+        self._done += rows
+        if self._progress:
+            self._progress(self._done, self._total)
+
+    def _gaps(self, thread: int) -> I64:
+        parts = [numbers(batch, "seq") for batch in self._gap_rows.batches(thread)]
+        return np.unique(np.concatenate([np.empty(0, np.int64), *parts]))
+
+    def _walk_threads(self) -> None:
+        threads = self._flow.threads()
+        self._total = 2 * self._flow.rows
+        with ExitStack() as files:
+            walker = files.enter_context(Walker(self._program, calls=self._want_calls,
+                                                where=str(self._bundle.tables / FLOW.name)))
+            profile = files.enter_context(TableWriter(self._bundle.tables, PROFILE))
+            sink = None
+            if self._want_calls:
+                sink = files.enter_context(pq.ParquetWriter(
+                    str(self._bundle.decoded / _CALLS_FILE), CALLS.schema, compression="lz4"))
+            for thread in threads:
+                self._walk_thread(thread, walker, sink)
+                for rows in walker.profile(thread):
+                    profile.write(rows)
+            with TableWriter(self._bundle.tables, STACKS) as stacks:
+                walker.write_stacks(stacks)
+            self._folds = walker.folds
+
+    def _walk_thread(self, thread: int, walker: Walker, sink: Any) -> None:
+        gaps = self._gaps(thread)
+        found = self._find_system_calls(thread)
+        calls = ThreadCalls((np.empty(0, np.int64), np.empty(0, np.int64)), merge_events([]))
+        if self._syscalls:
+            calls = self._syscalls.place(thread, found, gaps, lambda: known_moments(self._clock, thread))
+        events = self._events(thread, gaps, calls)
+        end = self._end
+
+        def emit(rows: Any) -> None:
+            sink.write_table(walker.calls(thread, rows))
+
+        marks = walker.thread(self._paths(thread), self._moments(thread, calls, end), events,
+                              emit if sink else None, self._report)
+        if self._thunks:
+            self._thunks.place(thread, marks, gaps, end, lambda: self._moments(thread, calls, end),
+                               self._program, self._addresses)
+
+    def _find_system_calls(self, thread: int) -> tuple[I64, I32]:
+        """The first reading: where system calls were made, and where the flow ends (`self._end`)."""
+        wanted = self._syscalls is not None and self._syscalls.in_thread(thread) > 0
+        found: list[tuple[I64, I32]] = []
+        self._end = 0
+        for seqs, paths in self._paths(thread):
+            if wanted:
+                found.append(self._program.system_calls(seqs, paths))
+            if len(seqs):
+                self._end = self._program.after(int(seqs[-1]), int(paths[-1]))
+            self._report(len(seqs))
+        return (np.concatenate([np.empty(0, np.int64), *(seqs for seqs, _ in found)]),
+                np.concatenate([np.empty(0, np.int32), *(blocks for _, blocks in found)]))
+
+    def _events(self, thread: int, gaps: I64, calls: ThreadCalls) -> Events:
+        jumps = interruptions(self._pt_events, thread, self._clock, self._addresses, self._program)
+        return merge_events([events_of(lib.PTM_GAP, gaps), calls.events, jumps])
+
+    def _moments(self, thread: int, calls: ThreadCalls, end: int) -> Iterator[Moments]:
+        """Everything known of time in a thread's flow, from the thread's begin to its end."""
+        task = self._tasks.threads.get(thread)
+        edges = [(seq, t) for seq, t in ((0, task.t_start), (end, task.t_end)) if t is not None] if task else []
+        more = (np.concatenate([calls.moments[0], np.array([seq for seq, _ in edges], np.int64)]),
+                np.concatenate([calls.moments[1], np.array([t for _, t in edges], np.int64)]))
+        return joined(known_moments(self._clock, thread), more)
+
+    # --- outputs --------------------------------------------------------------------------------------------------
+
+    def _write(self) -> None:
+        bundle = self._bundle
+        starts = start_routines(bundle, self._tasks, self._program, self._addresses)
+        if self._syscalls:
+            self._tasks.learn_exits(self._syscalls.exits)
+        write_table(bundle.tables, THREADS, thread_table(bundle, self._tasks, self._program, starts))
+        if bundle.sideband.exists():
+            write_table(bundle.tables, PROCESSES, self._tasks.process_table())
+        if self._syscalls:
+            self._syscalls.write(bundle, self._scratch)
+        if self._thunks:
+            self._thunks.write(bundle, self._scratch, self._functions)
+        if self._want_calls:
+            with TableWriter(bundle.tables, CALLS) as writer:
+                columns = ", ".join(f'"{name}"' for name in CALLS.schema.names)
+                for batch in self._scratch.batches(_CALLS_FILE, f"select {columns} from source order by thread, call"):
+                    writer.write(pa.table(batch).cast(CALLS.schema))
+
+    def _functions(self, threads: I64, times: I64, addresses: U64) -> pa.Array:
+        """Functions of return addresses: of the instruction before each."""
+        found = np.zeros(len(addresses), np.int64)
+        for thread in np.unique(threads):
+            here = threads == thread
+            places = self._addresses.locate(int(thread), times[here], addresses[here] - np.uint64(1))
+            found[here] = self._addresses.functions_at(places)
+        return self._program.names(found)
+
+    def _account(self) -> None:
+        if self._syscalls:
+            self._syscalls.places.account(self._ledger, "placed/syscalls")
+        if self._thunks:
+            self._thunks.places.account(self._ledger, "placed/thunks")
+        if self._flow.rows:
+            self._ledger.add("profile", "calls", stored=self._folds.whole,
+                             lost={"stack too deep": self._folds.deep, "too many stacks": self._folds.many})
+        self._bundle.save_ledger(self._ledger)
+        manifest = self._bundle.manifest
+        manifest.lacks = [line for line in manifest.lacks if not line.startswith(_LACKS)]
+        manifest.lacks += [_LACKS + line for line in self._lacks]
+        self._bundle.save_manifest()
+
+
+def is_merged(bundle: Bundle) -> bool:
+    """Whether a bundle was merged."""
+    return bool(table_files(bundle, THREADS))
+
+

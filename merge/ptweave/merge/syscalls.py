@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: MIT
+"""Placing system calls: the n-th one a thread made is its flow's n-th block that ends in one, checked by address."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from ptweave.data.bundle import Bundle
+from ptweave.data.ledger import Ledger
+from ptweave.data.schemas import DECODED_SYSCALLS, SYSCALLS, TableWriter
+from ptweave.merge._merge import lib
+from ptweave.merge.addresses import Addresses
+from ptweave.merge.align import FAR, Aligner, Occurrences, Records, bounds
+from ptweave.merge.events import Events, events_of
+from ptweave.merge.moments import Moments
+from ptweave.merge.place import Grouped, Places
+from ptweave.merge.program import Program
+from ptweave.merge.scratch import Scratch
+from ptweave.merge.tables import I32, I64, Bools, numbers, open_parquet
+
+FILE = "syscalls.parquet"
+
+RT_SIGRETURN = 15
+EXEC = (59, 322)  # execve, execveat
+
+EXIT_GROUP = 231
+
+_COLUMNS = ["thread", "index", "t_enter", "t_exit", "number", "ip", "result", "pid", "args"]
+_KERNEL = ("syscalls", "syscalls/kernel")  # accounts of the kernel's record
+
+
+@dataclass(frozen=True)
+class ThreadCalls:
+    """What the walk of one thread learns from its placed calls."""
+
+    moments: Moments  # when calls were entered and left, right behind their blocks
+    events: Events  # exec and sigreturn
+
+
+class SystemCalls:
+    """The run's decoded system calls and where they belong.
+
+    A call answered by the engine has an `index`: the n-th of its thread. Calls only the kernel saw (`index` null)
+    are aligned among themselves, by address and time, in threads that have no others; where a thread has both,
+    they are placed by time. `complete`: the kernel's record has no losses.
+    """
+
+    def __init__(self, bundle: Bundle, program: Program | None, addresses: Addresses | None, ledger: Ledger) -> None:
+        self._program = program
+        self._addresses = addresses
+        self._complete = not any(name in _KERNEL and stream.total_lost for name, stream in ledger)
+        with open_parquet(bundle.decoded / FILE, DECODED_SYSCALLS) as file:
+            table = file.read(columns=_COLUMNS, use_threads=False)
+        self._index = numbers(table, "index", -1)
+        self._enter = numbers(table, "t_enter", 0)
+        self._exit = numbers(table, "t_exit", -1)
+        self._returned = table.column("t_exit").is_valid().to_numpy()
+        self._number = numbers(table, "number", -1)
+        self._ip = numbers(table, "ip").astype(np.uint64)
+        self._has_ip = table.column("ip").is_valid().to_numpy()
+        failed = numbers(table, "result", 0) < 0
+        self._replaced = np.isin(self._number, EXEC) & ~failed
+        self.exits = _exits(table, self._number == EXIT_GROUP)
+        self._rows = Grouped.by(numbers(table, "thread", -1), self._index, self._enter)
+        self.places = Places.nowhere(len(table))
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def in_thread(self, thread: int) -> int:
+        """How many calls a thread made."""
+        return len(self._rows.of(thread))
+
+    def place(self, thread: int, found: tuple[I64, I32], gaps: I64,
+              clock: Callable[[], Iterator[Moments]]) -> ThreadCalls:
+        """Place a thread's calls at the system-call blocks `found` in its flow (ordinals, block numbers)."""
+        rows = self._rows.of(thread)
+        indexed = rows[self._index[rows] >= 0]
+        align = indexed if len(indexed) else rows
+        if len(align) and len(found[0]):
+            self._align(thread, align, found, gaps, clock, trusted=bool(len(indexed)))
+        others = rows[self.places.how[rows] == 0]
+        if len(others) and not len(gaps):
+            self._by_time(others, clock)
+        return self._learn(rows)
+
+    def _align(self, thread: int, rows: I64, found: tuple[I64, I32], gaps: I64,
+               clock: Callable[[], Iterator[Moments]], *, trusted: bool) -> None:
+        assert self._program is not None and self._addresses is not None
+        seqs, numbers_ = found
+        block = self._program.blocks[numbers_]
+        at_ip, at_place = block["ip"] + block["last"], block["addr"] + block["last"]
+        ip, known = self._ip[rows], self._has_ip[rows]
+        place = self._addresses.locate(thread, self._enter[rows], ip)
+
+        def match(records: I64, occurrences: I64) -> Bools:
+            same = ip[records] == at_ip[occurrences]
+            there = (place[records] != 0) & (place[records] == at_place[occurrences])
+            fits: Bools = same | there | ~known[records]
+            return fits
+
+        low, high = bounds(seqs, clock())
+        end = np.where(self._returned[rows], self._exit[rows], FAR)
+        placed = Aligner(
+            Records(self._enter[rows], np.maximum(end, self._enter[rows])), Occurrences(seqs, low, high), gaps, match,
+            trusted=trusted, complete=trusted or self._complete).run()
+        hit = placed.occurrence >= 0
+        self.places.put(rows[hit], seqs[placed.occurrence[hit]], placed.exact[hit])
+
+    def _by_time(self, rows: I64, clock: Callable[[], Iterator[Moments]]) -> None:
+        """Put rows at the block that ran when they were made, as far as the clock tells."""
+        times = self._enter[rows]
+        seqs = np.full(len(rows), -1, np.int64)
+        last: tuple[int, int] | None = None
+        for anchor_seqs, anchor_times in clock():
+            if not len(anchor_seqs):
+                continue
+            if last:
+                anchor_seqs = np.concatenate([[last[0]], anchor_seqs])
+                anchor_times = np.concatenate([[last[1]], anchor_times])
+            inside = (times >= anchor_times[0]) & (times <= anchor_times[-1]) & (seqs < 0)
+            seqs[inside] = np.interp(times[inside], anchor_times, anchor_seqs).astype(np.int64)
+            last = int(anchor_seqs[-1]), int(anchor_times[-1])
+        self.places.put(rows, seqs, np.zeros(len(rows), np.bool_))
+
+    def _learn(self, rows: I64) -> ThreadCalls:
+        exact = rows[self.places.how[rows] == 2]
+        behind = self.places.seq[exact] + 1
+        left = self._returned[exact]
+        moments = (np.concatenate([behind, behind[left]]),
+                   np.concatenate([self._enter[exact], self._exit[exact][left]]))
+        events = np.concatenate([
+            events_of(lib.PTM_SIGRETURN, behind[self._number[exact] == RT_SIGRETURN]),
+            events_of(lib.PTM_EXEC, behind[self._replaced[exact]])])
+        return ThreadCalls(moments, events)
+
+    def write(self, bundle: Bundle, scratch: Scratch) -> None:
+        """Write the table, sorted by thread and place."""
+        seq, placed = self.places.columns(slice(None))
+        columns = ", ".join(f'source."{name}"' for name in DECODED_SYSCALLS.names if name != "index")
+        with TableWriter(bundle.tables, SYSCALLS) as writer:
+            placement = pa.table({"row": np.arange(len(self)), "seq": seq, "placed": placed.cast(pa.string())})
+            query = (f"select {columns}, placement.seq, placement.placed from source "
+                     "join placement on source.file_row_number = placement.row "
+                     "order by thread nulls last, placement.seq nulls last, t_enter, file_row_number")
+            for batch in scratch.batches(FILE, query, placement=placement):
+                writer.write(_conform(pa.table(batch)))
+
+
+def _exits(table: pa.Table, here: Bools) -> dict[int, int]:
+    """pid → what it gave exit_group."""
+    last = table.select(["pid", "args"]).filter(pa.array(here)).to_pylist()
+    return {row["pid"]: row["args"][0] for row in last if row["pid"] is not None and row["args"]}
+
+
+def _conform(table: pa.Table) -> pa.Table:
+    """The columns in the schema's order and types."""
+    return table.select(SYSCALLS.schema.names).cast(SYSCALLS.schema)

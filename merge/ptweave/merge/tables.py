@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: MIT
+"""Reading a bundle's tables: which files hold one, checked, and streamed thread by thread."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ptweave.data.bundle import Bundle
+from ptweave.data.errors import BadInput
+from ptweave.data.schemas import Table
+
+I32 = npt.NDArray[np.int32]
+I64 = npt.NDArray[np.int64]
+U64 = npt.NDArray[np.uint64]
+Bools = npt.NDArray[np.bool_]
+
+BATCH_ROWS = 1 << 17
+"""Rows of a table handled at a time."""
+
+_CACHED_ROWS = 1 << 21
+
+
+def corrupt(path: Path, error: object) -> BadInput:
+    """The error of a table file that cannot be read."""
+    return BadInput(f"is corrupt ({error})", where=str(path), remedy="decode and merge the run again")
+
+
+def table_files(bundle: Bundle, table: Table) -> list[Path]:
+    """The files of a table in the order of their numbers; [] when it was never made. Links are not followed."""
+    folder = bundle.tables / table.name
+    if folder.is_symlink() or not folder.is_dir():
+        return []
+    files = [path for path in folder.iterdir()
+             if path.suffix == ".parquet" and not path.name.startswith(".")
+             and path.is_file() and not path.is_symlink()]
+    return sorted(files, key=lambda path: [int(part) if part.isdigit() else 0 for part in re.split(r"(\d+)", path.name)]
+                  + [0])
+
+
+def open_parquet(path: Path, schema: pa.Schema) -> pq.ParquetFile:
+    """Open a Parquet file that must have (at least) the columns of `schema`. Raises BadInput naming the file."""
+    try:
+        file = pq.ParquetFile(path)
+        found = file.schema_arrow
+    except (OSError, pa.ArrowException, ValueError) as error:
+        raise corrupt(path, error) from error
+    for column in schema:
+        index = found.get_field_index(column.name)
+        if index < 0 or found.field(index).type != column.type:
+            what = "no column" if index < 0 else f"another type ({found.field(index).type}) of column"
+            file.close()
+            raise BadInput(f"has {what} {column.name}", where=str(path),
+                           remedy="decode and merge the run again with this ptweave")
+    return file
+
+
+def read_table(bundle: Bundle, table: Table, columns: list[str], dictionaries: list[str] | None = None) -> pa.Table:
+    """Some columns of a whole table. Raises BadInput for a file that is corrupt or has other columns."""
+    schema = pa.schema([table.schema.field(name) for name in columns])
+    parts = []
+    for path in table_files(bundle, table):
+        open_parquet(path, schema).close()
+        try:
+            parts.append(pq.read_table(path, columns=columns, read_dictionary=dictionaries, partitioning=None,
+                                       use_threads=False))
+        except (OSError, pa.ArrowException, ValueError) as error:
+            raise corrupt(path, error) from error
+    if not parts:
+        return schema.empty_table()
+    return pa.concat_tables(parts)
+
+
+@dataclass(frozen=True)
+class _RowGroup:
+    file: int
+    group: int
+    rows: int
+    first: int  # threads in it
+    last: int
+
+
+class ThreadRows:
+    """A table sorted by (thread, …), read one thread at a time, in batches, with bounded memory.
+
+    Row groups are found through the statistics of the thread column. Rows of one thread come in the order of the
+    files and of the rows in them.
+    """
+
+    def __init__(self, bundle: Bundle, table: Table, columns: list[str]) -> None:
+        self.table = table
+        self._columns = columns
+        self._paths = table_files(bundle, table)
+        schema = pa.schema([table.schema.field(name) for name in ["thread", *columns]])
+        self._files = [open_parquet(path, schema) for path in self._paths]
+        self._groups = [group for number in range(len(self._files)) for group in self._index(number)]
+        self._cached: tuple[int, int] = (-1, -1)
+        self._cache: pa.Table | None = None
+
+    @property
+    def rows(self) -> int:
+        return sum(group.rows for group in self._groups)
+
+    def _index(self, number: int) -> Iterator[_RowGroup]:
+        metadata = self._files[number].metadata
+        column = next(i for i in range(metadata.num_columns) if metadata.schema.column(i).path == "thread")
+        for group in range(metadata.num_row_groups):
+            statistics = metadata.row_group(group).column(column).statistics
+            if statistics is not None and statistics.has_min_max:
+                first, last = int(statistics.min), int(statistics.max)
+            else:
+                first, last = -(1 << 31), (1 << 31) - 1
+            yield _RowGroup(number, group, metadata.row_group(group).num_rows, first, last)
+
+    def threads(self) -> list[int]:
+        """Numbers of the threads that have rows, ascending."""
+        found: set[int] = set()
+        for group in self._groups:
+            if group.first == group.last:
+                found.add(group.first)
+            else:
+                for batch in self._batches(group, ["thread"]):
+                    found.update(np.unique(_integers(batch, 0, self._paths[group.file])).tolist())
+        return sorted(found)
+
+    def _batches(self, group: _RowGroup, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        """A row group's rows; small row groups are kept for the next thread that has rows in them."""
+        key = (group.file, group.group)
+        try:
+            if group.rows > _CACHED_ROWS or columns == ["thread"]:
+                yield from self._files[group.file].iter_batches(
+                    BATCH_ROWS, row_groups=[group.group], columns=columns, use_threads=False)
+                return
+            if self._cached != key or self._cache is None:
+                self._cache = self._files[group.file].read_row_group(group.group, columns=columns, use_threads=False)
+                self._cached = key
+        except (OSError, pa.ArrowException, ValueError) as error:
+            raise corrupt(self._paths[group.file], error) from error
+        yield from self._cache.select(columns).to_batches(max_chunksize=BATCH_ROWS)
+
+    def batches(self, thread: int) -> Iterator[pa.RecordBatch]:
+        """The thread's rows (without the thread column). Raises BadInput for a file that is corrupt or unsorted."""
+        for group in self._groups:
+            if not group.first <= thread <= group.last:
+                continue
+            for batch in self._batches(group, ["thread", *self._columns]):
+                numbers = _integers(batch, 0, self._paths[group.file])
+                if (np.diff(numbers) < 0).any():
+                    raise corrupt(self._paths[group.file], "it is not sorted by thread")
+                first, last = np.searchsorted(numbers, [thread, thread + 1])
+                if last > first:
+                    yield batch.select(self._columns).slice(int(first), int(last - first))
+
+    def close(self) -> None:
+        for file in self._files:
+            file.close()
+        self._cache = None
+
+
+def _integers(batch: pa.RecordBatch, column: int, path: Path) -> I32:
+    array = batch.column(column)
+    if array.null_count:
+        raise corrupt(path, f"column {batch.schema.names[column]} has nulls")
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    values: I32 = array.to_numpy(zero_copy_only=False)
+    return values
+
+
+def numbers(batch: pa.RecordBatch | pa.Table, column: str, fill: int = 0) -> npt.NDArray[np.int64]:
+    """An integer column as numpy, in its own width; nulls become `fill`."""
+    array = batch.column(column)
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks() if array.num_chunks != 1 else array.chunk(0)
+    if array.null_count:
+        array = array.fill_null(fill)
+    values: npt.NDArray[np.int64] = array.to_numpy(zero_copy_only=False)
+    return values

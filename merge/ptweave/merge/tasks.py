@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: MIT
+"""Threads and processes of a run, from its sideband: who they were, when they lived, which image they ran."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ptweave.data.bundle import Bundle
+from ptweave.data.manifest import Manifest
+from ptweave.data.schemas import PROCESSES
+from ptweave.data.sideband import SidebandKind, read_sideband
+
+
+@dataclass
+class Task:
+    """A traced thread. Times are ns on CLOCK_MONOTONIC, None unknown; `spaces` its address spaces and since when."""
+
+    thread: int
+    pid: int
+    tid: int
+    creator: int = 0  # tid of the thread that created it, 0 unknown
+    t_start: int | None = None
+    t_end: int | None = None
+    spaces: list[tuple[int, int]] = field(default_factory=list)
+
+
+@dataclass
+class Process:
+    """A process image."""
+
+    space: int
+    pid: int
+    parent: int | None
+    began_by: str
+    exe: str | None
+    t_start: int | None
+    t_end: int | None = None
+    exit_status: int | None = None
+
+
+@dataclass
+class Tasks:
+    """All of a run's tasks; empty when it has no sideband."""
+
+    threads: dict[int, Task] = field(default_factory=dict)
+    processes: list[Process] = field(default_factory=list)
+
+    def parent(self, thread: int) -> int | None:
+        """Number of the thread that created a thread: the last one with that tid that began before it."""
+        task = self.threads.get(thread)
+        if task is None or not task.creator:
+            return None
+        earlier = [other for other in self.threads.values()
+                   if other.tid == task.creator and other.thread != thread
+                   and (other.t_start or 0) <= (task.t_start or 0)]
+        return max(earlier, key=lambda other: other.t_start or 0).thread if earlier else None
+
+    def exit_status(self, thread: int) -> int | None:
+        """Wait status of the thread's process."""
+        task = self.threads.get(thread)
+        if task is None:
+            return None
+        images = [process for process in self.processes if process.pid == task.pid]
+        return max(images, key=lambda process: process.space).exit_status if images else None
+
+    def learn_exits(self, codes: dict[int, int]) -> None:
+        """Wait statuses of processes whose end nobody waited for, from what they gave exit_group (by pid)."""
+        last = {process.pid: process for process in sorted(self.processes, key=lambda process: process.space)}
+        for pid, process in last.items():
+            if process.exit_status is None and pid in codes:
+                process.exit_status = (codes[pid] & 0xff) << 8
+
+    def process_table(self) -> pa.Table:
+        """The table `processes`."""
+        rows = sorted((vars(process) for process in self.processes), key=lambda row: int(row["space"]))
+        return pa.Table.from_pylist(rows, schema=PROCESSES.schema)
+
+
+def load_tasks(bundle: Bundle) -> Tasks:
+    """Read the sideband. A bundle without one has no tasks; raises BadInput for one that cannot be read."""
+    tasks = Tasks()
+    if not bundle.sideband.exists():
+        return tasks
+    wanted = [kind.value for kind in (SidebandKind.PROCESS, SidebandKind.PROCESS_EXIT, SidebandKind.THREAD,
+                                      SidebandKind.THREAD_EXIT)]
+    table = read_sideband(bundle.sideband)
+    for batch in table.filter(pc.is_in(table.column("kind"), pa.array(wanted))).to_batches():
+        for row in batch.to_pylist():
+            _note(tasks, row, bundle.manifest)
+    _finish(tasks, bundle.manifest)
+    return tasks
+
+
+def _note(tasks: Tasks, row: dict[str, Any], manifest: Manifest) -> None:
+    t = manifest.clocks.to_ns(row["tsc"])
+    match SidebandKind(row["kind"]):
+        case SidebandKind.PROCESS:
+            _begin_process(tasks, row, t)
+        case SidebandKind.PROCESS_EXIT:
+            status = row["value"]
+            for process in _open_processes(tasks, row["pid"]):
+                process.t_end = t
+                process.exit_status = None if status is None or status < 0 else status
+        case SidebandKind.THREAD if row["thread"] is not None:
+            tasks.threads[row["thread"]] = Task(
+                row["thread"], row["pid"], row["tid"] or row["pid"], row["value"] or 0, t, None, [(t, row["space"])])
+        case SidebandKind.THREAD_EXIT if row["thread"] in tasks.threads:
+            tasks.threads[row["thread"]].t_end = t
+        case _:
+            pass
+
+
+def _open_processes(tasks: Tasks, pid: int) -> list[Process]:
+    return [process for process in tasks.processes if process.pid == pid and process.t_end is None]
+
+
+def _begin_process(tasks: Tasks, row: dict[str, Any], t: int) -> None:
+    began_by = row["detail"] or "start"
+    if began_by == "exec":
+        for process in _open_processes(tasks, row["pid"]):
+            process.t_end = t
+        for task in tasks.threads.values():
+            if task.pid == row["pid"] and task.t_end is None:
+                task.spaces.append((t, row["space"]))
+    tasks.processes.append(Process(row["space"], row["pid"], row["value"] or None, began_by, row["path"], t))
+
+
+def _finish(tasks: Tasks, manifest: Manifest) -> None:
+    """What the manifest knows of the target's own process, and ends that follow from their process's."""
+    for process in tasks.processes:
+        if process.pid == manifest.pid and process.exit_status is None and not any(
+                other.pid == process.pid and other.space > process.space for other in tasks.processes):
+            process.exit_status = manifest.status
+    ends = {process.pid: process.t_end for process in tasks.processes}
+    for task in tasks.threads.values():
+        if task.t_end is None:
+            task.t_end = ends.get(task.pid)

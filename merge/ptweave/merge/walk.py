@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: MIT
+"""Walking threads' flows in C: call stacks, what ran in each, calls, and where markers were executed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ptweave.data.schemas import CALLS, PROFILE, STACKS, TableWriter
+from ptweave.merge._merge import ffi, lib
+from ptweave.merge.events import Events
+from ptweave.merge.moments import Moments, Window
+from ptweave.merge.program import Program, check
+from ptweave.merge.tables import BATCH_ROWS, I32, I64
+
+MAX_STACKS = 1 << 21
+"""Distinct call stacks kept of a run; what calls beyond them is counted below [folded]."""
+
+MAX_DEPTH = 512
+"""Frames kept of a stack: the outermost MAX_DEPTH - 1 and the innermost one."""
+
+NODE_DTYPE = np.dtype([
+    ("parent", "<u4"), ("function", "<u4"), ("block", "<u4"), ("depth", "<u4"), ("epoch", "<u8"), ("calls", "<i8"),
+    ("instructions", "<i8"), ("blocks", "<i8"), ("time", "<i8")])
+CALL_DTYPE = np.dtype([
+    ("call", "<i8"), ("parent", "<i8"), ("seq", "<i8"), ("seq_end", "<i8"), ("t_enter", "<i8"), ("t_exit", "<i8"),
+    ("node", "<u4"), ("depth", "<u4")])
+MARK_DTYPE = np.dtype([("seq", "<i8"), ("block", "<i4"), ("known", "<u4"), ("returns", "<u8", (6,))])
+assert ffi.sizeof("struct ptm_node") == NODE_DTYPE.itemsize
+assert ffi.sizeof("struct ptm_call") == CALL_DTYPE.itemsize
+assert ffi.sizeof("struct ptm_mark") == MARK_DTYPE.itemsize
+
+_NONE = 0xFFFFFFFF
+
+Flow = Iterator[tuple[I64, I32]]
+"""Executed paths, batch by batch: the ordinal of the first block of each, and its number."""
+
+
+@dataclass(frozen=True)
+class Folds:
+    """Calls counted under their whole stack, and those whose stack was too deep, or one too many."""
+
+    whole: int
+    deep: int
+    many: int
+
+
+class Walker:
+    """Walks one thread after the other. Owns the tree of call stacks; the program must outlive it."""
+
+    def __init__(self, program: Program, *, calls: bool, where: str = "flow") -> None:
+        self._program = program
+        self._where = where
+        self._tree, self._walk = ffi.NULL, ffi.NULL
+        tree, walk = ffi.new("struct ptm_tree **"), ffi.new("struct ptm_walk **")
+        check(lib.ptm_tree_create(MAX_STACKS, MAX_DEPTH, tree), where)
+        self._tree = tree[0]
+        try:
+            check(lib.ptm_walk_create(program.handle, self._tree, calls, walk), where)
+        except Exception:
+            self.close()
+            raise
+        self._walk = walk[0]
+
+    def close(self) -> None:
+        lib.ptm_walk_destroy(self._walk)
+        lib.ptm_tree_destroy(self._tree)
+        self._walk, self._tree = ffi.NULL, ffi.NULL
+
+    def __enter__(self) -> Walker:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.close()
+
+    def thread(self, flow: Flow, moments: Iterator[Moments], events: Events,
+               emit_calls: Callable[[npt.NDArray[np.void]], None] | None = None,
+               progress: Callable[[int], None] | None = None) -> npt.NDArray[np.void]:
+        """Walk one thread; returns its executed markers (MARK_DTYPE). `progress` is told rows done.
+
+        Raises BadInput when the flow names paths that do not exist or goes back.
+        """
+        lib.ptm_walk_begin(self._walk)
+        window = Window(moments)
+        marks: list[npt.NDArray[np.void]] = []
+        for seqs, paths in flow:
+            self._feed(seqs, paths, window, events, marks, emit_calls)
+            events = events[self._events_used:]
+            if progress:
+                progress(len(seqs))
+        window.reach(1 << 62)
+        check(lib.ptm_walk_end(
+            self._walk, ffi.from_buffer("int64_t[]", window.seqs), ffi.from_buffer("int64_t[]", window.times),
+            len(window.seqs)), self._where)
+        self._fetch(marks, emit_calls)
+        return np.concatenate([np.zeros(0, MARK_DTYPE), *marks])
+
+    def _feed(self, seqs: I64, paths: I32, window: Window, events: Events, marks: list[npt.NDArray[np.void]],
+              emit_calls: Callable[[npt.NDArray[np.void]], None] | None) -> None:
+        """Feed one batch, in as many rounds as its output needs."""
+        anchors_used, events_used = ffi.new("size_t *"), ffi.new("size_t *")
+        after = self._program.after(int(seqs[-1]), int(paths[-1])) if len(seqs) else 0
+        self._events_used = 0
+        done = 0
+        while done < len(seqs):
+            window.reach(after)
+            rest, rest_paths, rest_events = seqs[done:], paths[done:], events[self._events_used:]
+            done += check(int(lib.ptm_walk_feed(
+                self._walk, ffi.from_buffer("int64_t[]", rest), ffi.from_buffer("int32_t[]", rest_paths), len(rest),
+                ffi.from_buffer("int64_t[]", window.seqs), ffi.from_buffer("int64_t[]", window.times),
+                len(window.seqs), ffi.from_buffer("struct ptm_event[]", rest_events), len(rest_events),
+                anchors_used, events_used)), self._where)
+            window.drop(anchors_used[0])
+            self._events_used += events_used[0]
+            self._fetch(marks, emit_calls)
+
+    def _fetch(self, marks: list[npt.NDArray[np.void]],
+               emit_calls: Callable[[npt.NDArray[np.void]], None] | None) -> None:
+        count = ffi.new("size_t *")
+        found = lib.ptm_walk_marks(self._walk, count)
+        if count[0]:
+            marks.append(_copy(found, count[0], MARK_DTYPE))
+        found = lib.ptm_walk_calls(self._walk, count)
+        if count[0] and emit_calls:
+            emit_calls(_copy(found, count[0], CALL_DTYPE))
+
+    @property
+    def folds(self) -> Folds:
+        counts = [ffi.new("int64_t *") for _ in range(3)]
+        lib.ptm_walk_folds(self._walk, *counts)
+        return Folds(*(int(count[0]) for count in counts))
+
+    def _nodes(self) -> npt.NDArray[np.void]:
+        """The tree's nodes: a view, valid until the next walk."""
+        size = int(lib.ptm_tree_size(self._tree))
+        if not size:
+            return np.zeros(0, NODE_DTYPE)
+        buffer = ffi.buffer(lib.ptm_tree_nodes(self._tree), size * NODE_DTYPE.itemsize)
+        nodes: npt.NDArray[np.void] = np.frombuffer(buffer, NODE_DTYPE)
+        return nodes
+
+    def profile(self, thread: int) -> Iterator[pa.Table]:
+        """Rows of the table `profile` for the thread walked last, in batches."""
+        count = ffi.new("size_t *")
+        touched = lib.ptm_tree_touched(self._tree, count)
+        numbers = np.sort(_copy(touched, count[0], np.dtype("<u4"))) if count[0] else np.zeros(0, np.uint32)
+        for first in range(0, len(numbers), BATCH_ROWS):
+            part = numbers[first:first + BATCH_ROWS]
+            nodes = self._nodes()[part]
+            yield pa.table({
+                "thread": np.full(len(nodes), thread, np.int32), "stack": part.astype(np.int32),
+                **{name: nodes[name] for name in ("calls", "instructions", "blocks", "time")}}, schema=PROFILE.schema)
+
+    def write_stacks(self, writer: TableWriter) -> None:
+        """The table `stacks`."""
+        nodes = self._nodes()
+        for first in range(0, len(nodes), BATCH_ROWS):
+            part = nodes[first:first + BATCH_ROWS]
+            writer.write(pa.table({
+                "stack": np.arange(first, first + len(part), dtype=np.int32), "parent": _optional(part["parent"]),
+                "depth": part["depth"].astype(np.int32), "function": self._program.names(part["function"]),
+                "block": _optional(part["block"])}, schema=STACKS.schema))
+
+    def calls(self, thread: int, rows: npt.NDArray[np.void]) -> pa.Table:
+        """Rows of the table `calls`, in the order the calls ended."""
+        return pa.table({
+            "thread": np.full(len(rows), thread, np.int32), "call": rows["call"],
+            "parent": pa.array(rows["parent"], mask=rows["parent"] < 0), "stack": rows["node"].astype(np.int32),
+            "depth": rows["depth"].astype(np.int32),
+            "function": self._program.names(self._nodes()["function"][rows["node"]]),
+            **{name: rows[name] for name in ("seq", "seq_end", "t_enter", "t_exit")}}, schema=CALLS.schema)
+
+
+def _copy(pointer: Any, count: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    found: npt.NDArray[Any] = np.frombuffer(ffi.buffer(pointer, count * dtype.itemsize), dtype).copy()
+    return found
+
+
+def _optional(values: npt.NDArray[Any]) -> pa.Array:
+    return pa.array(values.astype(np.int32), mask=values == _NONE)

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: MIT */
+/* The shadow call stack. Grows by doubling up to FRAMES_MAX; searches that fail are paid for by earlier calls. */
+#include "frames.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+enum {
+	FIRST_FRAMES = 256,
+	FIRST_CALLS = 4096,
+	SEARCH_ALWAYS = 64,  /* frames any search may look at */
+	SEARCH_EARNED = 8,   /* and more for every call made */
+};
+
+void frames_init(struct frames *frames, struct ptm_tree *tree, bool want_calls)
+{
+	*frames = (struct frames){ .tree = tree, .want_calls = want_calls };
+}
+
+void frames_deinit(struct frames *frames)
+{
+	free(frames->items);
+	free(frames->calls);
+	frames->items = NULL;
+	frames->calls = NULL;
+}
+
+void frames_begin(struct frames *frames)
+{
+	frames->n = 0;
+	frames->beyond = 0;
+	frames->signal = 0;
+	frames->credit = 0;
+	frames->instructions = frames->blocks = frames->mark = 0;
+	frames->next_call = 0;
+}
+
+/* Give what was collected to the top frame. */
+static int settle(struct frames *frames, int64_t t)
+{
+	if (frames->n) {
+		struct ptm_node *node = tree_touch(frames->tree, frames_top(frames)->node);
+
+		if (!node)
+			return -ENOMEM;
+		node->instructions += frames->instructions;
+		node->blocks += frames->blocks;
+		node->time += t - frames->mark;
+	}
+	frames->instructions = frames->blocks = 0;
+	frames->mark = t;
+	return 0;
+}
+
+static int count_call(struct frames *frames, uint32_t number, enum tree_fold fold)
+{
+	struct ptm_node *node = tree_touch(frames->tree, number);
+
+	if (!node)
+		return -ENOMEM;
+	node->calls++;
+	frames->folds[fold]++;
+	return 0;
+}
+
+/* Write the row of a call that ends here. */
+static int finish(struct frames *frames, size_t index, int64_t x, int64_t t)
+{
+	const struct frame *frame = &frames->items[index];
+
+	if (!frames->want_calls)
+		return 0;
+	if (frames->n_calls == frames->calls_room) {
+		const size_t room = frames->calls_room ? 2 * frames->calls_room : FIRST_CALLS;
+		struct ptm_call *calls = realloc(frames->calls, room * sizeof(*calls));
+
+		if (!calls)
+			return -ENOMEM;
+		frames->calls = calls;
+		frames->calls_room = room;
+	}
+	frames->calls[frames->n_calls++] = (struct ptm_call){
+		.call = frame->call,
+		.parent = index ? frames->items[index - 1].call : -1,
+		.seq = frame->seq,
+		.seq_end = x,
+		.t_enter = frame->t,
+		.t_exit = t,
+		.node = frame->node,
+		.depth = (uint32_t)index + 1,
+	};
+	return 0;
+}
+
+static int make_room(struct frames *frames)
+{
+	const size_t room = frames->room ? 2 * frames->room : FIRST_FRAMES;
+	struct frame *items;
+
+	if (frames->n < frames->room)
+		return 0;
+	items = realloc(frames->items, room * sizeof(*items));
+	if (!items)
+		return -ENOMEM;
+	frames->items = items;
+	frames->room = room;
+	return 0;
+}
+
+/* Put a frame on top of the `n` there are. */
+static int put(struct frames *frames, struct frame frame, bool called)
+{
+	const uint32_t parent = frames->n ? frames_top(frames)->node : PTM_NONE;
+	enum tree_fold fold;
+	int error;
+
+	error = tree_child(frames->tree, parent, frame.function, frame.block, &fold, &frame.node);
+	if (error)
+		return error;
+	if (called) {
+		error = count_call(frames, frame.node, fold);
+		if (error)
+			return error;
+	}
+	frame.call = frames->next_call++;
+	frames->items[frames->n++] = frame;
+	return 0;
+}
+
+/* A frame that is not kept: only its call is counted. */
+static int enter_beyond(struct frames *frames, uint32_t function, uint32_t block, bool called)
+{
+	enum tree_fold fold;
+	uint32_t node;
+	int error;
+
+	frames->beyond++;
+	if (!called)
+		return 0;
+	error = tree_child(frames->tree, frames_top(frames)->node, function, block, &fold, &node);
+	return error ? error : count_call(frames, node, TREE_DEEP);
+}
+
+int frames_enter(struct frames *frames, int64_t x, int64_t t, uint64_t ret, uint32_t function, uint32_t block,
+		 bool called)
+{
+	struct frame frame = { .ret = ret, .function = function, .block = block, .seq = x, .t = t };
+	int error;
+
+	frames->credit += SEARCH_EARNED;
+	if (frames->n == FRAMES_MAX)
+		return enter_beyond(frames, function, block, called);
+	error = settle(frames, t);
+	if (!error)
+		error = make_room(frames);
+	if (error)
+		return error;
+	if (function == PTM_SIGNAL) {
+		frame.outer = frames->signal;
+		frames->signal = (uint32_t)frames->n + 1;
+	}
+	return put(frames, frame, called);
+}
+
+int frames_leave(struct frames *frames, int64_t x, int64_t t, size_t n)
+{
+	int error = settle(frames, t);
+
+	frames->beyond = 0;
+	while (!error && frames->n > n) {
+		const struct frame *top = frames_top(frames);
+
+		error = finish(frames, frames->n - 1, x, t);
+		if (top->function == PTM_SIGNAL)
+			frames->signal = top->outer;
+		frames->n--;
+	}
+	return error;
+}
+
+int frames_replace(struct frames *frames, int64_t x, int64_t t, uint32_t function, bool called)
+{
+	struct frame frame = *frames_top(frames);
+	int error = settle(frames, t);
+
+	if (!error)
+		error = finish(frames, frames->n - 1, x, t);
+	if (error)
+		return error;
+	frames->n--;
+	frame.function = function;
+	frame.seq = x;
+	frame.t = t;
+	return put(frames, frame, called);
+}
+
+/* How many frames a search may look at, from the top. */
+static size_t reach(const struct frames *frames)
+{
+	const uint64_t limit = SEARCH_ALWAYS + frames->credit;
+
+	return frames->n < limit ? frames->n : (size_t)limit;
+}
+
+static void pay(struct frames *frames, size_t looked)
+{
+	const size_t cost = looked > SEARCH_ALWAYS ? looked - SEARCH_ALWAYS : 0;
+
+	frames->credit -= cost < frames->credit ? cost : frames->credit;
+}
+
+size_t frames_find_function(struct frames *frames, uint32_t function)
+{
+	const size_t limit = reach(frames);
+
+	for (size_t looked = 1; looked < limit; looked++) {
+		if (frames->items[frames->n - 1 - looked].function == function)
+			return frames->n - looked;
+	}
+	pay(frames, limit);
+	return 0;
+}
+
+static bool returns_to(const struct frame *frame, const struct ptm_block *blocks, const struct ptm_block *to)
+{
+	if (frame->function == PTM_SIGNAL)
+		return false;
+	if (frame->ret && frame->ret == to->addr)
+		return true;
+	return frame->block != PTM_NONE && frame->ret && blocks[frame->block].ip + blocks[frame->block].size == to->ip;
+}
+
+size_t frames_find_return(struct frames *frames, const struct ptm_block *blocks, const struct ptm_block *to)
+{
+	const size_t limit = reach(frames);
+
+	for (size_t looked = 0; looked < limit; looked++) {
+		if (returns_to(&frames->items[frames->n - 1 - looked], blocks, to))
+			return frames->n - 1 - looked;
+	}
+	pay(frames, limit);
+	return SIZE_MAX;
+}

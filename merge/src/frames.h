@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The shadow call stack of the thread being walked, and what is counted for its top frame.
+ *
+ * Every change of the stack happens at a boundary: right before block `x`, at time `t`. Until then, what ran is
+ * collected here and given to the top frame's node when it stops being the top.
+ */
+#ifndef PTWEAVE_MERGE_FRAMES_H
+#define PTWEAVE_MERGE_FRAMES_H
+
+#include <stdbool.h>
+
+#include "merge_api.h"
+#include "tree.h"
+
+/* Frames kept; what nests deeper is counted in its FRAMES_MAX-th frame. No default thread stack holds as many. */
+enum { FRAMES_MAX = 1 << 20 };
+
+struct frame {
+	uint64_t ret;        /* where it returns to (packed; of a signal: what was interrupted); 0 unknown */
+	uint32_t node;
+	uint32_t function;
+	uint32_t block;      /* block that called it; PTM_NONE */
+	uint32_t outer;      /* of a signal's frame: `signal` when it was entered */
+	int64_t call;
+	int64_t seq;
+	int64_t t;
+};
+
+struct frames {
+	struct ptm_tree *tree;
+	struct frame *items;
+	size_t n;
+	size_t room;
+	uint64_t beyond;     /* frames not kept above the FRAMES_MAX-th */
+	uint32_t signal;     /* index + 1 of the innermost signal's frame; 0 none */
+	uint64_t credit;     /* frames a failing search may still look at */
+
+	int64_t instructions; /* collected for the top frame since `mark` */
+	int64_t blocks;
+	int64_t mark;
+
+	bool want_calls;
+	int64_t next_call;
+	struct ptm_call *calls;
+	size_t n_calls;
+	size_t calls_room;
+	int64_t folds[3];    /* calls by enum tree_fold */
+};
+
+void frames_init(struct frames *frames, struct ptm_tree *tree, bool want_calls);
+void frames_deinit(struct frames *frames);
+/* Empty the stack without counting: another thread. */
+void frames_begin(struct frames *frames);
+
+static inline struct frame *frames_top(const struct frames *frames)
+{
+	return &frames->items[frames->n - 1];
+}
+
+/* A new top frame; `called` says whether it counts as a call. All return 0 or -ENOMEM. */
+int frames_enter(struct frames *frames, int64_t x, int64_t t, uint64_t ret, uint32_t function, uint32_t block,
+		 bool called);
+/* Drop frames until `n` are left. */
+int frames_leave(struct frames *frames, int64_t x, int64_t t, size_t n);
+/* The top frame becomes one of another function (a tail jump): same caller, same return address. */
+int frames_replace(struct frames *frames, int64_t x, int64_t t, uint32_t function, bool called);
+
+/* Number of frames left when the innermost frame of `function` below the top becomes the top; 0 none found. */
+size_t frames_find_function(struct frames *frames, uint32_t function);
+/* Number of frames left when the innermost frame that returns to `to` returns; SIZE_MAX none found. */
+size_t frames_find_return(struct frames *frames, const struct ptm_block *blocks, const struct ptm_block *to);
+
+#endif

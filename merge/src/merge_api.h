@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What Python sees of the merge's C part: scanning a flow for system calls, and walking it with a shadow call
+ * stack to fill the tree of call stacks.
+ *
+ * Not thread-safe: one walk at a time uses a tree. Nothing is freed behind the caller's back: whoever calls
+ * *_create calls *_destroy, and the arrays given to ptm_program_create stay the caller's and must outlive the
+ * program. Errors are negative errno values. Every index that comes from a table is checked before it is used.
+ *
+ * The text between the guards is also the cffi definition: plain declarations only.
+ */
+#ifndef PTWEAVE_MERGE_API_H
+#define PTWEAVE_MERGE_API_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* cdef: begin */
+
+/* What ends a block; the order is ptweave.data.schemas.BlockClass's. */
+enum ptm_class {
+	PTM_OTHER,
+	PTM_COND_JUMP,
+	PTM_JUMP,
+	PTM_IND_JUMP,
+	PTM_CALL,
+	PTM_IND_CALL,
+	PTM_RETURN,
+	PTM_SYSCALL,
+	PTM_FAR,
+	PTM_CLASSES
+};
+
+enum ptm_block_flag {
+	PTM_ENTRY = 1,  /* its first instruction is its function's first */
+	PTM_START = 2,  /* the entry of a process image (_start) */
+	PTM_MARKER = 4  /* its first instruction is a thunk marker's */
+};
+
+/* Functions that are none. */
+enum ptm_function {
+	PTM_UNKNOWN = 0,
+	PTM_SIGNAL = 1,
+	PTM_FOLDED = 2,
+	PTM_FIRST_FUNCTION = 3
+};
+
+/* `addr` is where the block is in its image, as (image << 44 | offset): the same in every process. `ip` is where
+ * it ran first; it tells blocks apart from others in code that was saved more than once at one address. */
+struct ptm_block {
+	uint64_t addr;
+	uint64_t ip;
+	uint32_t size;
+	uint32_t last;         /* bytes from its first instruction to its last */
+	uint32_t function;
+	uint32_t instructions;
+	uint8_t cls;           /* enum ptm_class */
+	uint8_t flags;         /* enum ptm_block_flag */
+	uint16_t zero;
+	uint32_t zero2;
+};
+
+enum ptm_event_kind {
+	PTM_GAP = 1,        /* nothing is known of what ran before: the stack starts anew */
+	PTM_EXEC = 2,       /* the system call before it replaced the process image */
+	PTM_SIGRETURN = 3,  /* the system call before it was rt_sigreturn */
+	PTM_ASYNC = 4       /* execution was interrupted at `from` and went on at `to` */
+};
+
+/* Something that happened right before block `seq`. Blocks are -1 where unknown. */
+struct ptm_event {
+	int64_t seq;
+	uint64_t from;
+	int32_t from_block;
+	int32_t to_block;
+	int32_t kind;
+	int32_t zero;
+};
+
+/* A call stack: `parent`'s frames and one of `function`, called by `block`; UINT32_MAX is none.
+ * The counters are those of the thread being walked; `epoch` says whether they are. */
+struct ptm_node {
+	uint32_t parent;
+	uint32_t function;
+	uint32_t block;
+	uint32_t depth;
+	uint64_t epoch;
+	int64_t calls;
+	int64_t instructions;
+	int64_t blocks;
+	int64_t time;
+};
+
+/* A finished call; rows come in the order of their ends. */
+struct ptm_call {
+	int64_t call;
+	int64_t parent;   /* -1 none */
+	int64_t seq;
+	int64_t seq_end;
+	int64_t t_enter;
+	int64_t t_exit;
+	uint32_t node;
+	uint32_t depth;
+};
+
+/* An execution of a marker block, with the innermost return addresses (packed as ptm_block.addr; 0 unknown). */
+struct ptm_mark {
+	int64_t seq;
+	int32_t block;
+	uint32_t known;
+	uint64_t returns[6];
+};
+
+struct ptm_program;
+struct ptm_tree;
+struct ptm_walk;
+
+int ptm_program_create(const struct ptm_block *blocks, size_t n_blocks, const int64_t *offsets,
+		       const int32_t *values, size_t n_values, size_t n_paths, struct ptm_program **ret);
+void ptm_program_destroy(struct ptm_program *program);
+/* Number of system-call blocks in `n` executed paths; or -EINVAL for a path that does not exist. */
+int64_t ptm_program_count(const struct ptm_program *program, const int32_t *paths, size_t n);
+/* Their ordinals and block numbers, at most `room` of them; returns how many were written. */
+int64_t ptm_program_scan(const struct ptm_program *program, const int64_t *seqs, const int32_t *paths, size_t n,
+			 int64_t *seq_out, int32_t *block_out, size_t room);
+/* Block ordinal after path `path` that begins at `seq`; or -EINVAL. */
+int64_t ptm_program_after(const struct ptm_program *program, int64_t seq, int32_t path);
+
+int ptm_tree_create(size_t max_nodes, uint32_t max_depth, struct ptm_tree **ret);
+void ptm_tree_destroy(struct ptm_tree *tree);
+size_t ptm_tree_size(const struct ptm_tree *tree);
+const struct ptm_node *ptm_tree_nodes(const struct ptm_tree *tree);
+/* Nodes with counters of the current thread, in the order they were met. */
+const uint32_t *ptm_tree_touched(const struct ptm_tree *tree, size_t *ret);
+
+int ptm_walk_create(const struct ptm_program *program, struct ptm_tree *tree, int want_calls,
+		    struct ptm_walk **ret);
+void ptm_walk_destroy(struct ptm_walk *walk);
+/* Start a thread's walk: its counters are zero, its stack empty. */
+void ptm_walk_begin(struct ptm_walk *walk);
+/*
+ * Walk executed paths. `anchors` are known moments (block ordinal, ns), sorted, at least one of them after the last
+ * block given unless there are no more; `events` are sorted too and complete up to the last block given.
+ * Returns the number of paths taken: fewer than `n` when output is waiting to be fetched, then call again.
+ * `anchors_used` and `events_used` say how many of each are done with: give the others again next time.
+ * -EINVAL: a path that does not exist; -EILSEQ: ordinals that go back; -ENOMEM.
+ */
+int64_t ptm_walk_feed(struct ptm_walk *walk, const int64_t *seqs, const int32_t *paths, size_t n,
+		      const int64_t *anchor_seqs, const int64_t *anchor_times, size_t n_anchors,
+		      const struct ptm_event *events, size_t n_events, size_t *anchors_used, size_t *events_used);
+/* The thread ends: everything open is closed with the anchors that are left. */
+int ptm_walk_end(struct ptm_walk *walk, const int64_t *anchor_seqs, const int64_t *anchor_times, size_t n_anchors);
+/* Output since the last fetch: valid until the next call on this walk. */
+const struct ptm_call *ptm_walk_calls(struct ptm_walk *walk, size_t *ret);
+const struct ptm_mark *ptm_walk_marks(struct ptm_walk *walk, size_t *ret);
+/* Calls counted under their whole stack, and those folded because it was too deep, or there were too many. */
+void ptm_walk_folds(const struct ptm_walk *walk, int64_t *whole, int64_t *deep, int64_t *many);
+
+/* cdef: end */
+
+#define PTM_NONE UINT32_MAX
+
+#endif

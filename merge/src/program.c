@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Blocks and paths. Borrows the caller's arrays, owns the digested paths. Block numbers in paths are checked once,
+ * at creation; path numbers whenever they come in.
+ */
+#include "program.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+bool program_falls_through(const struct ptm_block *from, const struct ptm_block *to)
+{
+	return from->addr + from->size == to->addr || from->ip + from->size == to->ip;
+}
+
+bool program_plain_step(const struct ptm_block *from, const struct ptm_block *to)
+{
+	if (from->function != to->function)
+		return false;
+	switch (from->cls) {
+	case PTM_OTHER:
+	case PTM_COND_JUMP:
+	case PTM_JUMP:
+	case PTM_IND_JUMP:
+		return true;
+	case PTM_RETURN:
+		return false;
+	default:
+		return program_falls_through(from, to);
+	}
+}
+
+static int digest(struct ptm_program *program, size_t index, int64_t begin, int64_t end)
+{
+	struct path *path = &program->paths[index];
+	const struct ptm_block *before = NULL;
+	uint64_t instructions = 0;
+	uint32_t syscalls = 0;
+	bool plain = true;
+
+	if (end - begin > INT32_MAX)
+		return -EINVAL;
+	for (int64_t i = begin; i < end; i++) {
+		const int32_t number = program->values[i];
+
+		if (number < 0 || (size_t)number >= program->n_blocks)
+			return -EINVAL;
+		const struct ptm_block *block = &program->blocks[number];
+
+		if (block->cls >= PTM_CLASSES)
+			return -EINVAL;
+		plain = plain && !(block->flags & PTM_MARKER) && (!before || program_plain_step(before, block));
+		instructions += block->instructions;
+		syscalls += block->cls == PTM_SYSCALL;
+		before = block;
+	}
+	if (instructions > UINT32_MAX)
+		return -EINVAL;
+	*path = (struct path){
+		.first = begin,
+		.length = (uint32_t)(end - begin),
+		.instructions = (uint32_t)instructions,
+		.syscalls = syscalls,
+		.plain = plain,
+	};
+	return 0;
+}
+
+int ptm_program_create(const struct ptm_block *blocks, size_t n_blocks, const int64_t *offsets,
+		       const int32_t *values, size_t n_values, size_t n_paths, struct ptm_program **ret)
+{
+	struct ptm_program *program = calloc(1, sizeof(*program));
+	int error = -ENOMEM;
+
+	if (!program)
+		return -ENOMEM;
+	program->blocks = blocks;
+	program->n_blocks = n_blocks;
+	program->values = values;
+	program->n_paths = n_paths;
+	program->paths = calloc(n_paths ? n_paths : 1, sizeof(*program->paths));
+	if (!program->paths)
+		goto fail;
+	for (size_t i = 0; i < n_paths; i++) {
+		error = -EINVAL;
+		if (offsets[i] < 0 || offsets[i + 1] < offsets[i] || (uint64_t)offsets[i + 1] > n_values)
+			goto fail;
+		error = digest(program, i, offsets[i], offsets[i + 1]);
+		if (error)
+			goto fail;
+	}
+	*ret = program;
+	return 0;
+fail:
+	ptm_program_destroy(program);
+	return error;
+}
+
+void ptm_program_destroy(struct ptm_program *program)
+{
+	if (!program)
+		return;
+	free(program->paths);
+	free(program);
+}
+
+int64_t ptm_program_count(const struct ptm_program *program, const int32_t *paths, size_t n)
+{
+	int64_t count = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		if (paths[i] < 0 || (size_t)paths[i] >= program->n_paths)
+			return -EINVAL;
+		count += program->paths[paths[i]].syscalls;
+	}
+	return count;
+}
+
+int64_t ptm_program_scan(const struct ptm_program *program, const int64_t *seqs, const int32_t *paths, size_t n,
+			 int64_t *seq_out, int32_t *block_out, size_t room)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		if (paths[i] < 0 || (size_t)paths[i] >= program->n_paths)
+			return -EINVAL;
+		const struct path *path = &program->paths[paths[i]];
+
+		if (!path->syscalls)
+			continue;
+		for (uint32_t j = 0; j < path->length && count < room; j++) {
+			const int32_t number = program->values[path->first + j];
+
+			if (program->blocks[number].cls != PTM_SYSCALL)
+				continue;
+			seq_out[count] = seqs[i] + j;
+			block_out[count] = number;
+			count++;
+		}
+	}
+	return (int64_t)count;
+}
+
+int64_t ptm_program_after(const struct ptm_program *program, int64_t seq, int32_t path)
+{
+	if (path < 0 || (size_t)path >= program->n_paths)
+		return -EINVAL;
+	return seq + program->paths[path].length;
+}

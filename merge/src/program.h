@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+/* The blocks and paths of a run as the walk reads them. Read-only after creation. */
+#ifndef PTWEAVE_MERGE_PROGRAM_H
+#define PTWEAVE_MERGE_PROGRAM_H
+
+#include <stdbool.h>
+
+#include "merge_api.h"
+
+/* A path, digested: what the walk must know to take it without looking at its blocks. */
+struct path {
+	int64_t first;          /* index of its first block number in `values` */
+	uint32_t length;
+	uint32_t instructions;
+	uint32_t syscalls;      /* system-call blocks in it */
+	bool plain;             /* stays in one frame: no call, return, marker or change of function inside */
+};
+
+struct ptm_program {
+	const struct ptm_block *blocks;
+	size_t n_blocks;
+	const int32_t *values;
+	struct path *paths;
+	size_t n_paths;
+};
+
+/* True when `to` is the instruction after `from`'s last. */
+bool program_falls_through(const struct ptm_block *from, const struct ptm_block *to);
+
+/* True when nothing but a step inside one frame can have happened between two blocks executed in a row. */
+bool program_plain_step(const struct ptm_block *from, const struct ptm_block *to);
+
+#endif

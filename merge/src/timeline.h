@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Time between known moments, in integers: t = t0 + (x - s0) * (t1 - t0) / (s1 - s0), rounded down.
+ *
+ * A moment (seq, t) says that right before block `seq` it was `t`. Two moments at one ordinal are a jump: time
+ * passed there and no block ran (a system call, a gap). Asked for ordinals must not go back.
+ */
+#ifndef PTWEAVE_MERGE_TIMELINE_H
+#define PTWEAVE_MERGE_TIMELINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct timeline {
+	bool begun;         /* a moment has been passed: (seq0, t0) */
+	int64_t seq0;
+	int64_t t0;
+	const int64_t *seqs;
+	const int64_t *times;
+	size_t n;
+	size_t next;        /* first moment not passed */
+};
+
+void timeline_init(struct timeline *line);
+/* Give the moments that follow; the ones not passed of the last time must be among them. */
+void timeline_supply(struct timeline *line, const int64_t *seqs, const int64_t *times, size_t n);
+/* When block x-1 ended: before a jump at x. */
+int64_t timeline_before(struct timeline *line, int64_t x);
+/* When block x began: after a jump at x. */
+int64_t timeline_after(struct timeline *line, int64_t x);
+
+#endif

@@ -1,0 +1,434 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One thread's flow, walked block by block only where its stack may change.
+ *
+ * Calls push, returns pop to the frame they return to (also several at once: longjmp, unwinding), a jump to another
+ * function replaces the top frame (a tail jump; PLT stubs `f@plt` are functions that do that), an interruption
+ * pushes [signal] and its handler until execution is back. After a gap the stack starts anew at the block that ran.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "frames.h"
+#include "merge_api.h"
+#include "program.h"
+#include "timeline.h"
+#include "tree.h"
+
+enum {
+	OUTPUT_ROWS = 1 << 17,  /* rows of output after which feeding pauses */
+	FIRST_MARKS = 1024,
+};
+
+struct ptm_walk {
+	const struct ptm_program *program;
+	struct frames frames;
+	struct timeline timeline;
+
+	bool begun;                     /* a block was walked */
+	int64_t next;                   /* ordinal of the block that follows */
+	const struct ptm_block *before; /* block that ran last; NULL after a gap, or when its step is done already */
+	bool sigreturn;                 /* it was a system call rt_sigreturn */
+	bool called;                    /* the next bottom frame counts as a call */
+
+	const struct ptm_event *events;
+	size_t n_events;
+	size_t next_event;
+
+	struct ptm_mark *marks;
+	size_t n_marks;
+	size_t marks_room;
+};
+
+int ptm_walk_create(const struct ptm_program *program, struct ptm_tree *tree, int want_calls,
+		    struct ptm_walk **ret)
+{
+	struct ptm_walk *walk = calloc(1, sizeof(*walk));
+
+	if (!walk)
+		return -ENOMEM;
+	walk->program = program;
+	frames_init(&walk->frames, tree, want_calls != 0);
+	ptm_walk_begin(walk);
+	*ret = walk;
+	return 0;
+}
+
+void ptm_walk_destroy(struct ptm_walk *walk)
+{
+	if (!walk)
+		return;
+	frames_deinit(&walk->frames);
+	free(walk->marks);
+	free(walk);
+}
+
+void ptm_walk_begin(struct ptm_walk *walk)
+{
+	tree_begin(walk->frames.tree);
+	frames_begin(&walk->frames);
+	timeline_init(&walk->timeline);
+	walk->begun = false;
+	walk->next = 0;
+	walk->before = NULL;
+	walk->sigreturn = false;
+	walk->called = true;
+	walk->next_event = walk->n_events = 0;
+}
+
+const struct ptm_call *ptm_walk_calls(struct ptm_walk *walk, size_t *ret)
+{
+	*ret = walk->frames.n_calls;
+	walk->frames.n_calls = 0;
+	return walk->frames.calls;
+}
+
+const struct ptm_mark *ptm_walk_marks(struct ptm_walk *walk, size_t *ret)
+{
+	*ret = walk->n_marks;
+	walk->n_marks = 0;
+	return walk->marks;
+}
+
+void ptm_walk_folds(const struct ptm_walk *walk, int64_t *whole, int64_t *deep, int64_t *many)
+{
+	*whole = walk->frames.folds[TREE_WHOLE];
+	*deep = walk->frames.folds[TREE_DEEP];
+	*many = walk->frames.folds[TREE_MANY];
+}
+
+/* --- steps from one block to the next ------------------------------------------------------------------------- */
+
+static int64_t now(struct ptm_walk *walk, int64_t x)
+{
+	return timeline_after(&walk->timeline, x);
+}
+
+/* The bottom frame: nothing is known below it. */
+static int enter_bottom(struct ptm_walk *walk, int64_t x, const struct ptm_block *to)
+{
+	const bool called = walk->called;
+
+	walk->called = false;
+	return frames_enter(&walk->frames, x, now(walk, x), 0, to->function, PTM_NONE, called);
+}
+
+/* Execution is at `to` without a call or return: in the same function, or in another by a tail jump. */
+static int go_on(struct ptm_walk *walk, int64_t x, const struct ptm_block *to)
+{
+	struct frames *frames = &walk->frames;
+
+	if (!frames->n)
+		return enter_bottom(walk, x, to);
+	if (frames_top(frames)->function == to->function || frames->beyond)
+		return 0;
+	if (frames_top(frames)->function == PTM_SIGNAL)
+		return frames_enter(frames, x, now(walk, x), 0, to->function, PTM_NONE, false);
+	return frames_replace(frames, x, now(walk, x), to->function, to->flags & PTM_ENTRY);
+}
+
+/* Execution went into the middle of a function by other means than a call's return: longjmp, unwinding, a changed
+ * context. If a frame of it is below, that one goes on. */
+static int unwind(struct ptm_walk *walk, int64_t x, const struct ptm_block *to)
+{
+	struct frames *frames = &walk->frames;
+	size_t left = 0;
+
+	if (frames->n && to->function >= PTM_FIRST_FUNCTION && frames_top(frames)->function != to->function &&
+	    !(to->flags & PTM_ENTRY))
+		left = frames_find_function(frames, to->function);
+	if (left) {
+		const int error = frames_leave(frames, x, now(walk, x), left);
+
+		if (error)
+			return error;
+	}
+	return go_on(walk, x, to);
+}
+
+static int do_return(struct ptm_walk *walk, int64_t x, const struct ptm_block *to)
+{
+	struct frames *frames = &walk->frames;
+	size_t left;
+	int error;
+
+	if (frames->beyond) {
+		frames->beyond--;
+		return 0;
+	}
+	left = frames_find_return(frames, walk->program->blocks, to);
+	if (left == SIZE_MAX)
+		return unwind(walk, x, to);
+	error = frames_leave(frames, x, now(walk, x), left);
+	return error ? error : go_on(walk, x, to);
+}
+
+static int do_call(struct ptm_walk *walk, int64_t x, const struct ptm_block *from, const struct ptm_block *to)
+{
+	const uint32_t block = (uint32_t)(from - walk->program->blocks);
+
+	return frames_enter(&walk->frames, x, now(walk, x), from->addr + from->size, to->function, block, true);
+}
+
+/* A handler begins: [signal] over what was interrupted (`resume`), the handler over that. */
+static int enter_signal(struct ptm_walk *walk, int64_t x, uint64_t resume, const struct ptm_block *handler)
+{
+	struct frames *frames = &walk->frames;
+	const int64_t t = now(walk, x);
+	const int error = frames_enter(frames, x, t, resume, PTM_SIGNAL, PTM_NONE, true);
+
+	return error ? error : frames_enter(frames, x, t, 0, handler->function, PTM_NONE, true);
+}
+
+/* The innermost handler is done. */
+static int leave_signal(struct ptm_walk *walk, int64_t x, const struct ptm_block *to)
+{
+	struct frames *frames = &walk->frames;
+	const uint32_t left = frames->signal - 1;
+	const bool resumed = frames->items[left].ret == to->addr;
+	const int error = frames_leave(frames, x, now(walk, x), left);
+
+	if (error)
+		return error;
+	return resumed ? go_on(walk, x, to) : unwind(walk, x, to);
+}
+
+static bool resumes_signal(const struct ptm_walk *walk, const struct ptm_block *to)
+{
+	const struct frames *frames = &walk->frames;
+
+	return frames->signal && frames->items[frames->signal - 1].ret == to->addr;
+}
+
+/* After a system call execution goes on behind it, unless the kernel put it elsewhere. */
+static int do_syscall(struct ptm_walk *walk, int64_t x, const struct ptm_block *from, const struct ptm_block *to)
+{
+	if (walk->sigreturn)
+		return walk->frames.signal ? leave_signal(walk, x, to) : unwind(walk, x, to);
+	if (program_falls_through(from, to) || to->addr == from->addr + from->last)
+		return go_on(walk, x, to);
+	if (resumes_signal(walk, to))
+		return leave_signal(walk, x, to);
+	if (to->flags & PTM_START) {
+		const int error = frames_leave(&walk->frames, x, now(walk, x), 0);
+
+		walk->called = true;
+		return error ? error : enter_bottom(walk, x, to);
+	}
+	return enter_signal(walk, x, from->addr + from->size, to);
+}
+
+static int step(struct ptm_walk *walk, int64_t x, const struct ptm_block *to)
+{
+	const struct ptm_block *from = walk->before;
+
+	if (!from || !walk->frames.n)
+		return go_on(walk, x, to);
+	switch (from->cls) {
+	case PTM_CALL:
+	case PTM_IND_CALL:
+		return program_falls_through(from, to) ? go_on(walk, x, to) : do_call(walk, x, from, to);
+	case PTM_RETURN:
+		return do_return(walk, x, to);
+	case PTM_SYSCALL:
+		return do_syscall(walk, x, from, to);
+	case PTM_IND_JUMP:
+		return unwind(walk, x, to);
+	default:
+		return go_on(walk, x, to);
+	}
+}
+
+/* --- events between blocks --------------------------------------------------------------------------------------- */
+
+/* Everything open ends; time that passed in the hole is nobody's. */
+static int do_gap(struct ptm_walk *walk, int64_t x)
+{
+	const int error = frames_leave(&walk->frames, x, timeline_before(&walk->timeline, x), 0);
+
+	walk->frames.mark = now(walk, x);
+	walk->before = NULL;
+	walk->called = false;
+	return error;
+}
+
+static int do_exec(struct ptm_walk *walk, int64_t x)
+{
+	const int error = frames_leave(&walk->frames, x, now(walk, x), 0);
+
+	walk->before = NULL;
+	walk->called = true;
+	return error;
+}
+
+static const struct ptm_block *block_or(const struct ptm_walk *walk, int32_t number, const struct ptm_block *other)
+{
+	if (number < 0 || (size_t)number >= walk->program->n_blocks)
+		return other;
+	return &walk->program->blocks[number];
+}
+
+static int do_async(struct ptm_walk *walk, int64_t x, const struct ptm_event *event, const struct ptm_block *next)
+{
+	const struct ptm_block *from = block_or(walk, event->from_block, NULL);
+	const struct ptm_block *to = block_or(walk, event->to_block, next);
+	int error = 0;
+
+	if (from && walk->before)
+		error = step(walk, x, from);
+	walk->before = NULL;
+	if (error)
+		return error;
+	if (resumes_signal(walk, to))
+		return leave_signal(walk, x, to);
+	return enter_signal(walk, x, event->from, to);
+}
+
+/* Handle the events before block `x`, which is `next`. */
+static int do_events(struct ptm_walk *walk, int64_t x, const struct ptm_block *next)
+{
+	int error = 0;
+
+	while (!error && walk->next_event < walk->n_events && walk->events[walk->next_event].seq <= x) {
+		const struct ptm_event *event = &walk->events[walk->next_event++];
+
+		switch (event->kind) {
+		case PTM_GAP:
+			error = do_gap(walk, x);
+			break;
+		case PTM_EXEC:
+			error = do_exec(walk, x);
+			break;
+		case PTM_SIGRETURN:
+			walk->sigreturn = true;
+			break;
+		case PTM_ASYNC:
+			error = do_async(walk, x, event, next);
+			break;
+		default:
+			error = -EINVAL;
+		}
+	}
+	return error;
+}
+
+/* --- the walk ---------------------------------------------------------------------------------------------------- */
+
+static int put_mark(struct ptm_walk *walk, int64_t x, uint32_t block)
+{
+	const struct frames *frames = &walk->frames;
+	struct ptm_mark *mark;
+
+	if (walk->n_marks == walk->marks_room) {
+		const size_t room = walk->marks_room ? 2 * walk->marks_room : FIRST_MARKS;
+		struct ptm_mark *marks = realloc(walk->marks, room * sizeof(*marks));
+
+		if (!marks)
+			return -ENOMEM;
+		walk->marks = marks;
+		walk->marks_room = room;
+	}
+	mark = &walk->marks[walk->n_marks++];
+	*mark = (struct ptm_mark){ .seq = x, .block = (int32_t)block };
+	for (size_t i = 0; !frames->beyond && i + 1 < frames->n && i < 6; i++) {
+		mark->returns[i] = frames->items[frames->n - 1 - i].ret;
+		mark->known = (uint32_t)i + 1;
+	}
+	return 0;
+}
+
+static bool event_before(const struct ptm_walk *walk, int64_t x)
+{
+	return walk->next_event < walk->n_events && walk->events[walk->next_event].seq < x;
+}
+
+static int walk_blocks(struct ptm_walk *walk, const struct path *path, int64_t seq)
+{
+	const struct ptm_program *program = walk->program;
+
+	for (uint32_t i = 0; i < path->length; i++) {
+		const uint32_t number = (uint32_t)program->values[path->first + i];
+		const struct ptm_block *block = &program->blocks[number];
+		const int64_t x = seq + i;
+		int error = 0;
+
+		if (event_before(walk, x + 1))
+			error = do_events(walk, x, block);
+		if (!error)
+			error = step(walk, x, block);
+		if (!error && block->flags & PTM_MARKER)
+			error = put_mark(walk, x, number);
+		if (error)
+			return error;
+		walk->sigreturn = false;
+		walk->before = block;
+		walk->frames.blocks++;
+		walk->frames.instructions += block->instructions;
+	}
+	return 0;
+}
+
+/* True when the whole path runs in the top frame as it is. */
+static bool stays(const struct ptm_walk *walk, const struct path *path)
+{
+	const struct ptm_block *first;
+
+	if (!path->plain || !path->length || !walk->before || !walk->frames.n)
+		return false;
+	first = &walk->program->blocks[walk->program->values[path->first]];
+	return frames_top(&walk->frames)->function == first->function && program_plain_step(walk->before, first);
+}
+
+static int walk_path(struct ptm_walk *walk, const struct path *path, int64_t seq)
+{
+	const struct ptm_program *program = walk->program;
+
+	if (seq < walk->next || seq > INT64_MAX / 2)
+		return -EILSEQ;
+	if (seq > walk->next && walk->begun) {
+		const int error = do_gap(walk, seq);
+
+		if (error)
+			return error;
+	}
+	walk->begun = true;
+	walk->next = seq + path->length;
+	if (event_before(walk, walk->next) || !stays(walk, path))
+		return walk_blocks(walk, path, seq);
+	walk->frames.blocks += path->length;
+	walk->frames.instructions += path->instructions;
+	walk->before = &program->blocks[program->values[path->first + path->length - 1]];
+	return 0;
+}
+
+int64_t ptm_walk_feed(struct ptm_walk *walk, const int64_t *seqs, const int32_t *paths, size_t n,
+		      const int64_t *anchor_seqs, const int64_t *anchor_times, size_t n_anchors,
+		      const struct ptm_event *events, size_t n_events, size_t *anchors_used, size_t *events_used)
+{
+	const struct ptm_program *program = walk->program;
+	size_t done = 0;
+	int error = 0;
+
+	timeline_supply(&walk->timeline, anchor_seqs, anchor_times, n_anchors);
+	walk->events = events;
+	walk->n_events = n_events;
+	walk->next_event = 0;
+	while (!error && done < n && walk->frames.n_calls < OUTPUT_ROWS && walk->n_marks < OUTPUT_ROWS) {
+		const int32_t number = paths[done];
+
+		if (number < 0 || (size_t)number >= program->n_paths)
+			error = -EINVAL;
+		else
+			error = walk_path(walk, &program->paths[number], seqs[done]);
+		done++;
+	}
+	*anchors_used = walk->timeline.next;
+	*events_used = walk->next_event;
+	return error ? error : (int64_t)done;
+}
+
+int ptm_walk_end(struct ptm_walk *walk, const int64_t *anchor_seqs, const int64_t *anchor_times, size_t n_anchors)
+{
+	timeline_supply(&walk->timeline, anchor_seqs, anchor_times, n_anchors);
+	return frames_leave(&walk->frames, walk->next, now(walk, walk->next), 0);
+}

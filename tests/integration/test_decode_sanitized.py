@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: MIT
+"""The decoder's C half under AddressSanitizer and UBSan, over right and damaged input."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from support.assembler import PROGRAMS, ROOT, compile_c
+from support.random_program import random_run
+
+SOURCES = ROOT / "decode" / "src"
+DAMAGED = 400
+"""Damaged inputs a test runs through."""
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compile_c(PROGRAMS / "decode_driver.c", tmp_path_factory.mktemp("driver") / "driver", "-std=gnu11", "-g",
+                     "-Werror", f"-I{SOURCES}", *(str(path) for path in sorted(SOURCES.glob("*.c"))),
+                     "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-lipt")
+
+
+def run(driver: Path, *arguments: str | Path) -> str:
+    done = subprocess.run([driver, *arguments], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+@pytest.mark.parametrize("seed", range(400, 404))
+def test_flow(driver: Path, tmp_path: Path, seed: int) -> None:
+    machine = random_run(seed, tmp_path, steps=1500)
+    (tmp_path / "trace").write_bytes(machine.packets.data)
+    (tmp_path / "image").write_bytes(machine.code.data)
+    out = run(driver, "flow", tmp_path / "trace", tmp_path / "image", hex(machine.code.base), str(DAMAGED))
+    assert out.startswith("1500 instructions ")
+    assert " 0 gaps " in out
+
+
+@pytest.mark.parametrize("version", [2, 3, 4, 5])
+def test_lines(driver: Path, tmp_path: Path, version: int) -> None:
+    source = tmp_path / "source.c"
+    source.write_text("int f(int x)\n{\n    while (x > 3)\n        x /= 2;\n    return x;\n}\n")
+    thing = compile_c(source, tmp_path / "thing.o", "-c", f"-gdwarf-{version}")
+    section = tmp_path / "section"
+    subprocess.run(["objcopy", "-O", "binary", "--only-section=.debug_line", "--set-section-flags",
+                    ".debug_line=alloc", thing, section], check=True)
+    out = run(driver, "lines", section, str(10 * DAMAGED))
+    assert out.endswith(" 0 bad units\n")
+    assert int(out.split()[0]) > 4
+
+
+def test_a_broken_rule_would_be_reported(driver: Path, tmp_path: Path) -> None:
+    """The control: the driver exits with an error when something is wrong."""
+    (tmp_path / "trace").write_bytes(b"\0" * 32)
+    done = subprocess.run([driver, "flow", tmp_path / "trace", tmp_path / "absent", "0", "0"], capture_output=True,
+                          text=True, check=False)
+    assert done.returncode == 1
+    assert "broken: the code can be mapped" in done.stderr

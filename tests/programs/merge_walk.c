@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Walks random and hostile flows under the sanitizers, in random batches, and checks what must hold of any flow:
+ * every block and instruction counted once, no negative time, calls that nest. Argument: how many flows.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "merge_api.h"
+#include "timeline.h"
+
+static uint64_t state = 88172645463325252u;
+
+static uint64_t any(void)
+{
+	state ^= state << 13;
+	state ^= state >> 7;
+	state ^= state << 17;
+	return state;
+}
+
+static uint32_t below(uint32_t n)
+{
+	return (uint32_t)(any() % n);
+}
+
+enum { BLOCKS = 40, PATHS = 30, ROWS = 400, ANCHORS = 60, EVENTS = 40, VALUES = 256 };
+
+struct flow {
+	struct ptm_block blocks[BLOCKS];
+	int64_t offsets[PATHS + 1];
+	int32_t values[VALUES];
+	int64_t seqs[ROWS];
+	int32_t paths[ROWS];
+	int64_t anchor_seqs[ANCHORS];
+	int64_t anchor_times[ANCHORS];
+	struct ptm_event events[EVENTS];
+	int64_t n_blocks;
+	int64_t n_instructions;
+};
+
+static void make_code(struct flow *flow)
+{
+	for (int i = 0; i < BLOCKS; i++) {
+		struct ptm_block *block = &flow->blocks[i];
+
+		*block = (struct ptm_block){
+			.addr = below(4) ? 8u * (uint32_t)i + 8 : any(),
+			.ip = below(4) ? 8u * (uint32_t)i : any(),
+			.size = 8,
+			.last = below(9),
+			.function = below(6),
+			.instructions = below(5),
+			.cls = (uint8_t)below(PTM_CLASSES),
+			.flags = (uint8_t)below(8),
+		};
+		if (block->function == PTM_SIGNAL || block->function == PTM_FOLDED)
+			block->function = PTM_UNKNOWN;
+	}
+	for (int i = 0; i < VALUES; i++)
+		flow->values[i] = (int32_t)below(BLOCKS);
+	for (int i = 0; i < PATHS; i++)
+		flow->offsets[i + 1] = flow->offsets[i] + below(VALUES / PATHS + 1);
+}
+
+static void make_flow(struct flow *flow)
+{
+	int64_t seq = below(3), t = 0;
+
+	for (int i = 0; i < ROWS; i++) {
+		const int path = (int)below(PATHS);
+
+		flow->seqs[i] = seq;
+		flow->paths[i] = path;
+		for (int64_t j = flow->offsets[path]; j < flow->offsets[path + 1]; j++) {
+			flow->n_blocks++;
+			flow->n_instructions += flow->blocks[flow->values[j]].instructions;
+		}
+		seq += flow->offsets[path + 1] - flow->offsets[path] + (below(50) ? 0 : below(5));
+	}
+	for (int i = 0; i < ANCHORS; i++) {
+		flow->anchor_seqs[i] = i ? flow->anchor_seqs[i - 1] + below(60) : 0;
+		flow->anchor_times[i] = t += below(3) ? below(1000) : (int64_t)(any() >> 8);
+	}
+	for (int i = 0; i < EVENTS; i++)
+		flow->events[i] = (struct ptm_event){
+			.seq = i ? flow->events[i - 1].seq + below(60) : 0,
+			.from = below(2) ? flow->blocks[below(BLOCKS)].addr : any(),
+			.from_block = (int32_t)below(BLOCKS + 20) - 10,
+			.to_block = (int32_t)below(BLOCKS + 20) - 10,
+			.kind = 1 + (int32_t)below(4),
+		};
+}
+
+static void check_calls(struct ptm_walk *walk, int64_t *n_calls)
+{
+	size_t n;
+	const struct ptm_call *calls = ptm_walk_calls(walk, &n);
+
+	for (size_t i = 0; i < n; i++) {
+		assert(calls[i].seq <= calls[i].seq_end);
+		assert(calls[i].t_enter <= calls[i].t_exit);
+		assert(calls[i].parent < calls[i].call);
+		assert(calls[i].depth >= 1);
+	}
+	*n_calls += (int64_t)n;
+	ptm_walk_marks(walk, &n);
+}
+
+static void walk_flow(const struct flow *flow, struct ptm_program *program)
+{
+	struct ptm_tree *tree;
+	struct ptm_walk *walk;
+	size_t anchors = 0, events = 0, row = 0, used_anchors, used_events, n;
+	int64_t n_calls = 0, blocks = 0, instructions = 0, time = 0, whole, deep, many, called = 0;
+
+	assert(ptm_tree_create(2 + below(60), 2 + below(8), &tree) == 0);
+	assert(ptm_walk_create(program, tree, (int)below(2), &walk) == 0);
+	for (int thread = 0; thread < 2; thread++) {
+		ptm_walk_begin(walk);
+		for (anchors = events = row = 0; row < ROWS;) {
+			const size_t batch = 1 + below(ROWS - (uint32_t)row);
+			const int64_t done = ptm_walk_feed(walk, flow->seqs + row, flow->paths + row, batch,
+							   flow->anchor_seqs + anchors, flow->anchor_times + anchors,
+							   ANCHORS - anchors, flow->events + events, EVENTS - events,
+							   &used_anchors, &used_events);
+
+			assert(done > 0);
+			row += (size_t)done;
+			anchors += used_anchors;
+			events += used_events;
+			check_calls(walk, &n_calls);
+		}
+		assert(ptm_walk_end(walk, flow->anchor_seqs + anchors, flow->anchor_times + anchors,
+				    ANCHORS - anchors) == 0);
+		check_calls(walk, &n_calls);
+		blocks = instructions = time = 0;
+		const uint32_t *touched = ptm_tree_touched(tree, &n);
+
+		for (size_t i = 0; i < n; i++) {
+			const struct ptm_node *node = &ptm_tree_nodes(tree)[touched[i]];
+
+			assert(node->time >= 0 && node->parent + 1 <= touched[i] + 1);
+			blocks += node->blocks;
+			instructions += node->instructions;
+			time += node->time;
+			called += node->calls;
+		}
+		assert(blocks == flow->n_blocks);
+		assert(instructions == flow->n_instructions);
+		assert(time <= flow->anchor_times[ANCHORS - 1] - flow->anchor_times[0]);
+	}
+	ptm_walk_folds(walk, &whole, &deep, &many);
+	assert(whole + deep + many == called);
+	ptm_walk_destroy(walk);
+	ptm_tree_destroy(tree);
+}
+
+static void check_hostile(const struct flow *flow)
+{
+	struct ptm_program *program;
+	struct flow bad = *flow;
+
+	bad.values[0] = BLOCKS;
+	bad.offsets[PATHS] = bad.offsets[PATHS] ? bad.offsets[PATHS] : 1;
+	bad.offsets[1] = bad.offsets[1] ? bad.offsets[1] : 1;
+	for (int i = 1; i < PATHS; i++)
+		bad.offsets[i + 1] = bad.offsets[i + 1] < bad.offsets[i] ? bad.offsets[i] : bad.offsets[i + 1];
+	assert(ptm_program_create(bad.blocks, BLOCKS, bad.offsets, bad.values, VALUES, PATHS, &program) == -EINVAL);
+	bad = *flow;
+	bad.offsets[PATHS] = VALUES + 1;
+	assert(ptm_program_create(bad.blocks, BLOCKS, bad.offsets, bad.values, VALUES, PATHS, &program) == -EINVAL);
+	bad = *flow;
+	bad.blocks[bad.values[0]].cls = 77;
+	bad.offsets[1] = 1;
+	assert(ptm_program_create(bad.blocks, BLOCKS, bad.offsets, bad.values, VALUES, 1, &program) == -EINVAL);
+}
+
+/* Paths that do not exist, ordinals that go back: refused, at whatever place. */
+static void check_refused(const struct flow *flow, struct ptm_program *program)
+{
+	struct ptm_tree *tree;
+	struct ptm_walk *walk;
+	struct flow bad = *flow;
+	size_t anchors, events;
+
+	assert(ptm_tree_create(100, 10, &tree) == 0);
+	assert(ptm_walk_create(program, tree, 1, &walk) == 0);
+	bad.paths[200] = PATHS;
+	assert(ptm_walk_feed(walk, bad.seqs, bad.paths, ROWS, NULL, NULL, 0, NULL, 0, &anchors, &events) == -EINVAL);
+	assert(ptm_program_count(program, bad.paths, ROWS) == -EINVAL);
+	bad.paths[200] = -1;
+	ptm_walk_begin(walk);
+	assert(ptm_walk_feed(walk, bad.seqs, bad.paths, ROWS, NULL, NULL, 0, NULL, 0, &anchors, &events) == -EINVAL);
+	bad = *flow;
+	bad.seqs[100] = -1;
+	ptm_walk_begin(walk);
+	assert(ptm_walk_feed(walk, bad.seqs, bad.paths, ROWS, NULL, NULL, 0, NULL, 0, &anchors, &events) == -EILSEQ);
+	ptm_walk_destroy(walk);
+	ptm_tree_destroy(tree);
+}
+
+/* A recursion deeper than frames are kept, and back. */
+static void check_very_deep(void)
+{
+	struct ptm_block blocks[3] = {
+		{ .addr = 8, .ip = 8, .size = 8, .function = 3, .instructions = 1, .cls = PTM_CALL, .flags = PTM_ENTRY },
+		{ .addr = 16, .ip = 16, .size = 8, .function = 3, .instructions = 1, .cls = PTM_RETURN },
+		{ .addr = 24, .ip = 24, .size = 8, .function = 3, .instructions = 1, .cls = PTM_RETURN },
+	};
+	const int64_t offsets[] = { 0, 1, 2, 3 };
+	const int32_t values[] = { 0, 1, 2 };
+	enum { DEEP = (1 << 20) + 1000, ALL = 2 * DEEP + 1 };
+	int64_t *seqs = malloc(ALL * sizeof(*seqs));
+	int32_t *paths = malloc(ALL * sizeof(*paths));
+	struct ptm_program *program;
+	struct ptm_tree *tree;
+	struct ptm_walk *walk;
+	size_t anchors, events, n;
+	int64_t done = 0, whole, deep, many;
+
+	assert(seqs && paths);
+	for (int i = 0; i < ALL; i++) {
+		seqs[i] = i;
+		paths[i] = i < DEEP ? 0 : i == DEEP ? 2 : 1;
+	}
+	assert(ptm_program_create(blocks, 3, offsets, values, 3, 3, &program) == 0);
+	assert(ptm_tree_create(1000, 100, &tree) == 0);
+	assert(ptm_walk_create(program, tree, 0, &walk) == 0);
+	while (done < ALL) {
+		const int64_t some = ptm_walk_feed(walk, seqs + done, paths + done, (size_t)(ALL - done), NULL, NULL,
+						   0, NULL, 0, &anchors, &events);
+		assert(some > 0);
+		done += some;
+	}
+	assert(ptm_walk_end(walk, NULL, NULL, 0) == 0);
+	ptm_walk_folds(walk, &whole, &deep, &many);
+	assert(whole == 100 && deep == DEEP - 99 && many == 0);
+	ptm_tree_touched(tree, &n);
+	assert(n == 100);
+	/* the bottom frame ran its call, and what its callee returned to */
+	assert(ptm_tree_nodes(tree)[0].blocks == 2);
+	ptm_walk_destroy(walk);
+	ptm_tree_destroy(tree);
+	ptm_program_destroy(program);
+	free(seqs);
+	free(paths);
+}
+
+static void check_timeline(void)
+{
+	const int64_t seqs[] = { 0, 10, 10, 20 }, times[] = { 100, 200, 500, INT64_MAX - 5 };
+	struct timeline line;
+
+	timeline_init(&line);
+	assert(timeline_after(&line, 3) == 0);
+	timeline_supply(&line, seqs, times, 4);
+	assert(timeline_after(&line, 0) == 100);
+	assert(timeline_after(&line, 9) == 190);
+	assert(timeline_before(&line, 10) == 200);
+	assert(timeline_after(&line, 10) == 500);
+	assert(timeline_before(&line, 10) == 500);
+	assert(timeline_after(&line, 15) == 500 + (INT64_MAX - 505) / 2);
+	assert(timeline_after(&line, 1000) == INT64_MAX - 5);
+}
+
+int main(int argc, char **argv)
+{
+	const int flows = argc > 1 ? atoi(argv[1]) : 100;
+
+	check_timeline();
+	check_very_deep();
+	for (int i = 0; i < flows; i++) {
+		struct flow *flow = calloc(1, sizeof(*flow));
+		struct ptm_program *program;
+		int64_t *found;
+		int32_t *where;
+
+		assert(flow);
+		make_code(flow);
+		make_flow(flow);
+		assert(ptm_program_create(flow->blocks, BLOCKS, flow->offsets, flow->values, VALUES, PATHS, &program) == 0);
+		walk_flow(flow, program);
+		check_refused(flow, program);
+		const int64_t count = ptm_program_count(program, flow->paths, ROWS);
+
+		found = malloc((size_t)count * sizeof(*found) + 1);
+		where = malloc((size_t)count * sizeof(*where) + 1);
+		assert(found && where);
+		assert(ptm_program_scan(program, flow->seqs, flow->paths, ROWS, found, where, (size_t)count) == count);
+		for (int64_t j = 1; j < count; j++)
+			assert(found[j] > found[j - 1]);
+		free(found);
+		free(where);
+		ptm_program_destroy(program);
+		check_hostile(flow);
+		free(flow);
+	}
+	printf("%d flows\n", flows);
+	return 0;
+}

@@ -1,0 +1,322 @@
+# SPDX-License-Identifier: MIT
+"""Joining the engine's log with the kernel's record, on inputs whose join is known."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ptweave.data.errors import BadInput
+from ptweave.data.syscall_table import NUMBERS
+from ptweave.decode import syscalls
+from ptweave.decode.syscalls import decode_syscalls
+from support.sysfiles import ANSWERED, RESTARTED, KernelRow, Life, LoggedCall, Run, decoded, make_bundle
+
+OPENAT, READ, GETPPID, EXECVE = NUMBERS["openat"], NUMBERS["read"], NUMBERS["getppid"], NUMBERS["execve"]
+EXIT_GROUP, WRITE, BRK, RENAME, FUTEX = (NUMBERS[name] for name in ("exit_group", "write", "brk", "rename", "futex"))
+US = 1000
+MS = 1_000_000
+
+
+def decode(folder: Path, run: Run) -> list[dict[str, Any]]:
+    bundle = make_bundle(folder, run)
+    count = decode_syscalls(bundle)
+    rows = decoded(bundle)
+    assert count == len(rows)
+    ledger = bundle.ledger()
+    assert ledger["syscalls"].stored == count
+    assert ledger.check() == []
+    return rows
+
+
+def test_a_call_in_both_has_the_logs_result_and_the_kernels_path_and_times(tmp_path: Path) -> None:
+    run = Run(
+        logs={0: [LoggedCall(OPENAT, 10 * US, 20 * US, (5, 0x1000, 0, 0), result=3)]},
+        rows=[KernelRow(OPENAT, 12 * US, 15 * US, (5, 0x1000, 0, 0), result=3, paths=[b"/etc/passwd"])])
+    assert decode(tmp_path, run) == [{
+        "thread": 0, "index": 0, "pid": 100, "tid": 100, "t_enter": 12 * US, "t_exit": 15 * US, "number": OPENAT,
+        "name": "openat", "args": [5, 0x1000, 0, 0], "paths": ["/etc/passwd"], "result": 3, "errno": None,
+        "ip": 0x401000, "source": "both"}]
+
+
+def test_the_engines_own_calls_are_left_out_and_counted(tmp_path: Path) -> None:
+    run = Run(
+        logs={0: [LoggedCall(READ, 10 * US, 20 * US, (3, 0x2000, 100), result=100)]},
+        rows=[KernelRow(READ, 5 * US, 6 * US, (9, 0x9000, 100), result=1),  # before
+              KernelRow(READ, 11 * US, 12 * US, (9, 0x9000, 1), result=1),  # inside, other arguments
+              KernelRow(READ, 13 * US, 14 * US, (3, 0x2000, 100), result=100),
+              KernelRow(FUTEX, 15 * US, 16 * US),
+              KernelRow(READ, 3 * MS, 3 * MS + 9, (3, 0x2000, 100), result=0)])  # after, same arguments
+    bundle = make_bundle(tmp_path, run)
+    assert decode_syscalls(bundle) == 1
+    (row,) = decoded(bundle)
+    assert (row["source"], row["t_enter"], row["result"]) == ("both", 13 * US, 100)
+    assert bundle.ledger()["syscalls/engine_own"].stored == 4
+    assert bundle.ledger()["syscalls/joined"].stored == 1
+
+
+def test_without_the_log_the_engines_own_calls_would_be_there(tmp_path: Path) -> None:
+    """The control: it is the join that leaves them out."""
+    run = Run(rows=[KernelRow(READ, 5 * US, 6 * US, (9, 0x9000, 100), result=1), KernelRow(FUTEX, 15 * US, 16 * US)])
+    assert [row["source"] for row in decode(tmp_path, run)] == ["kernel", "kernel"]
+
+
+def test_what_the_engine_answered_itself_is_never_the_kernels(tmp_path: Path) -> None:
+    run = Run(
+        logs={0: [LoggedCall(BRK, 10 * US, 20 * US, (0,), result=0x5000, flags=ANSWERED)]},
+        rows=[KernelRow(BRK, 12 * US, 13 * US, (0,), result=0x7000)])
+    (row,) = decode(tmp_path, run)
+    assert (row["source"], row["result"], row["paths"]) == ("engine", 0x5000, [])
+
+
+def test_a_log_alone_gives_every_call_with_null_paths(tmp_path: Path) -> None:
+    run = Run(logs={0: [LoggedCall(RENAME, 10 * US, 20 * US, (1, 2), result=-2),
+                        LoggedCall(GETPPID, 30 * US, 40 * US, result=7),
+                        LoggedCall(EXIT_GROUP, 50 * US, None, (3,))]})
+    rows = decode(tmp_path, run)
+    assert [row["source"] for row in rows] == ["engine"] * 3
+    assert rows[0]["paths"] == [None, None]
+    assert (rows[0]["errno"], rows[0]["result"]) == ("ENOENT", -2)
+    assert (rows[1]["t_enter"], rows[1]["t_exit"], rows[1]["pid"]) == (30 * US, 40 * US, 100)
+    assert (rows[2]["t_exit"], rows[2]["result"], rows[2]["args"]) == (None, None, [3])
+
+
+def test_a_record_alone_gives_every_call_and_the_instructions_own_address(tmp_path: Path) -> None:
+    run = Run(rows=[KernelRow(RENAME, 10, 20, (1, 2), paths=[b"/a", None]), KernelRow(EXIT_GROUP, 30, None, (3,)),
+                    KernelRow(9999, 40, 50, (1, 2, 3, 4, 5, 6), result=-38, tid=7, pid=7)])
+    rows = decode(tmp_path, run)
+    assert [(row["thread"], row["index"]) for row in rows] == [(0, None), (0, None), (None, None)]
+    assert rows[0]["paths"] == ["/a", None]
+    assert rows[0]["ip"] == 0x401000
+    assert rows[1]["result"] is None
+    assert (rows[2]["name"], rows[2]["errno"], rows[2]["args"]) == ("syscall_9999", "ENOSYS", [1, 2, 3, 4, 5, 6])
+
+
+def test_an_exec_that_succeeded_has_the_kernels_end_and_the_path_the_engine_looked_up(tmp_path: Path) -> None:
+    run = Run(
+        logs={0: [LoggedCall(EXECVE, 10 * US, None, (0x1000, 2, 3), flags=ANSWERED),
+                  LoggedCall(GETPPID, 100 * US, 110 * US)]},
+        rows=[KernelRow(OPENAT, 11 * US, 12 * US, (5, 0x1000, 0, 0), result=9, paths=[b"./prog"]),
+              KernelRow(EXECVE, 20 * US, 60 * US, (0x9999, 8, 9), paths=[b"/lib/engine"]),
+              KernelRow(GETPPID, 102 * US, 103 * US)],
+        execs=[(100, 70 * US)])
+    first, second = decode(tmp_path, run)
+    assert (first["source"], first["result"], first["t_exit"], first["paths"]) == ("engine", 0, 60 * US, ["./prog"])
+    assert second["source"] == "both"
+
+
+def test_calls_of_a_program_that_runs_without_the_engine_are_the_kernels(tmp_path: Path) -> None:
+    run = Run(
+        logs={0: [LoggedCall(EXECVE, 10 * US, None, (0x1000, 2, 3))]},
+        rows=[KernelRow(BRK, 9 * US, 9 * US + 1),
+              KernelRow(EXECVE, 20 * US, 60 * US, (0x1000, 2, 3), paths=[b"/bin/su"]),
+              KernelRow(GETPPID, 102 * US, 103 * US), KernelRow(EXIT_GROUP, 110 * US, None)])
+    rows = decode(tmp_path, run)
+    assert [(row["name"], row["source"]) for row in rows] == [
+        ("execve", "both"), ("getppid", "kernel"), ("exit_group", "kernel")]
+    assert rows[0]["paths"] == ["/bin/su"]
+
+
+def test_an_interrupted_call_shows_how_the_kernel_left_it(tmp_path: Path) -> None:
+    run = Run(
+        logs={0: [LoggedCall(READ, 10 * US, None, (0, 1, 2), flags=RESTARTED),
+                  LoggedCall(READ, 50 * US, 90 * US, (0, 1, 2), result=2)]},
+        rows=[KernelRow(READ, 11 * US, 30 * US, (0, 1, 2), result=-512),
+              KernelRow(READ, 51 * US, 80 * US, (0, 1, 2), result=2)])
+    first, second = decode(tmp_path, run)
+    assert (first["errno"], first["t_exit"]) == ("ERESTARTSYS", 30 * US)
+    assert (second["result"], second["t_enter"]) == (2, 51 * US)
+
+
+def test_the_end_of_a_process_is_found_although_the_engine_ends_it_in_its_own_way(tmp_path: Path) -> None:
+    run = Run(
+        logs={0: [LoggedCall(EXIT_GROUP, 10 * US, None, (3, 77, 88), flags=ANSWERED)]},
+        rows=[KernelRow(EXIT_GROUP, 500 * US, None, (3,))])
+    (row,) = decode(tmp_path, run)
+    assert (row["source"], row["t_enter"], row["result"]) == ("both", 500 * US, None)
+
+
+def test_paths_that_are_no_utf8_are_shown_with_their_bytes(tmp_path: Path) -> None:
+    run = Run(rows=[KernelRow(OPENAT, 10, 20, (0, 1), paths=[b"/tmp/\xff\xc3\xa4"]),
+                    KernelRow(OPENAT, 30, 40, (0, 1), paths=[b"/tmp/\xc3\xa4"])])
+    assert [row["paths"] for row in decode(tmp_path, run)] == [["/tmp/\\xffä"], ["/tmp/ä"]]
+
+
+def test_a_tid_used_again_is_another_thread(tmp_path: Path) -> None:
+    lives = [Life(0, tid=100, begin=10 * MS, end=20 * MS), Life(1, tid=100, begin=50 * MS)]
+    times = [5, 15, 21, 45, 60]  # ms: before, in, just after, between, in the second life
+    run = Run(rows=[KernelRow(GETPPID, time * MS, time * MS + 1) for time in times], lives=lives)
+    rows = decode(tmp_path, run)
+    assert [(row["thread"], row["t_enter"] // MS) for row in rows] == [(0, 5), (0, 15), (0, 21), (1, 45), (1, 60)]
+
+
+def test_threads_are_joined_each_with_its_own_log(tmp_path: Path) -> None:
+    run = Run(
+        logs={0: [LoggedCall(WRITE, 10 * US, 20 * US, (1, 2, 3), result=3)],
+              1: [LoggedCall(WRITE, 10 * US, 20 * US, (1, 2, 3), result=3)]},
+        rows=[KernelRow(WRITE, 12 * US, 13 * US, (1, 2, 3), result=3, tid=101),
+              KernelRow(WRITE, 14 * US, 15 * US, (1, 2, 3), result=3, tid=100)],
+        lives=[Life(0, tid=100), Life(1, tid=101)])
+    assert [(row["thread"], row["t_enter"]) for row in decode(tmp_path, run)] == [(0, 14 * US), (1, 12 * US)]
+
+
+@pytest.mark.parametrize("apart", [-3 * MS, -200 * US, 0, 200 * US, 3 * MS])
+def test_clocks_that_are_apart_are_found_out(tmp_path: Path, apart: int) -> None:
+    begin = 10 * MS
+    calls = [LoggedCall(GETPPID if index % 3 else WRITE, begin + index * 4 * US, begin + index * 4 * US + 2 * US,
+                        () if index % 3 else (1, index, 0)) for index in range(300)]
+    rows = [KernelRow(call.number, call.enter + apart + 500, call.enter + apart + 900, call.args) for call in calls]
+    got = decode(tmp_path, Run(logs={0: calls}, rows=rows))
+    assert [row["t_enter"] for row in got] == [row.enter for row in rows]
+
+
+def test_rows_the_recorder_lost_leave_their_neighbours_in_place(tmp_path: Path) -> None:
+    begin = 10 * MS
+    calls = [LoggedCall(GETPPID, begin + index * 4 * US, begin + index * 4 * US + 2 * US) for index in range(300)]
+    kept = [index for index in range(300) if not 100 <= index < 180]
+    rows = [KernelRow(GETPPID, calls[index].enter + 500, calls[index].enter + 900) for index in kept]
+    bundle = make_bundle(tmp_path, Run(logs={0: calls}, rows=rows))
+    decode_syscalls(bundle)
+    got = decoded(bundle)
+    assert [row["index"] for row in got if row["source"] == "both"] == kept
+    assert bundle.ledger()["syscalls/joined"].lost == {"no_kernel_row": 80}
+
+
+def test_a_recording_cut_off_in_the_middle_is_read_to_its_last_whole_batch(tmp_path: Path) -> None:
+    rows = [KernelRow(GETPPID, index * US, index * US + 1) for index in range(1, 71)]
+    bundle = make_bundle(tmp_path, Run(rows=rows))
+    path = bundle.events / "syscalls.arrow"
+    whole = path.read_bytes()
+    counts = set()
+    for size in [*range(0, len(whole), 37), len(whole)]:
+        path.write_bytes(whole[:size])
+        try:
+            counts.add(decode_syscalls(bundle))
+        except BadInput:
+            assert size < 1500  # not even the schema is there
+    assert counts == set(range(0, 71, 7))
+
+
+def test_what_is_no_recording_is_refused(tmp_path: Path) -> None:
+    bundle = make_bundle(tmp_path, Run(rows=[]))
+    (bundle.events / "syscalls.arrow").write_bytes(b"no arrow at all" * 100)
+    with pytest.raises(BadInput, match=r"syscalls\.arrow"):
+        decode_syscalls(bundle)
+    assert not (bundle.decoded / "syscalls.parquet").exists()
+    assert list(bundle.decoded.iterdir()) == []
+
+
+def test_decoding_again_gives_the_same_account(tmp_path: Path) -> None:
+    run = Run(logs={0: [LoggedCall(GETPPID, 10 * US, 20 * US)]},
+              rows=[KernelRow(GETPPID, 12 * US, 13 * US), KernelRow(FUTEX, 30 * US, 31 * US)])
+    bundle = make_bundle(tmp_path, run)
+    decode_syscalls(bundle)
+    first = bundle.ledger().to_json()
+    decode_syscalls(bundle)
+    assert bundle.ledger().to_json() == first
+
+
+def test_absurd_times_and_values_in_a_log_do_no_harm(tmp_path: Path) -> None:
+    huge = 2**62
+    run = Run(
+        logs={0: [LoggedCall(2**32 - 1, 5, huge, [2**64 - 1] * 6, result=-2**63),
+                  LoggedCall(GETPPID, huge, 1), LoggedCall(GETPPID, 0, huge)]},
+        rows=[KernelRow(-1, -2**63, 2**63 - 1), KernelRow(GETPPID, 2**63 - 1, -2**63)])
+    assert len(decode(tmp_path, run)) == 3
+
+
+# --- any run ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Expected:
+    source: str
+    path: str | None
+    result: int
+
+
+@dataclass
+class Scene:
+    run: Run
+    expected: dict[int, list[Expected]]
+    own: int
+
+
+@st.composite
+def scenes(draw: st.DrawFn) -> Scene:
+    """Threads under the engine: program calls, asked or answered, and the engine's own calls anywhere around them."""
+    run = Run(rows=[], lives=[])
+    scene = Scene(run, {}, 0)
+    rows: list[KernelRow] = []
+    mark = 0
+    for thread in range(draw(st.integers(1, 3))):
+        tid = 100 + thread
+        run.lives.append(Life(thread, tid=tid))
+        now = MS
+        calls, expected = [], []
+
+        def own(at: int, room: int, tid: int = tid) -> int:
+            """Some calls of the engine's; returns when they are over."""
+            nonlocal mark
+            for _ in range(draw(st.integers(0, 3))):
+                mark += 1
+                rows.append(KernelRow(draw(st.sampled_from([OPENAT, EXECVE, GETPPID + 1])), at, at + 200,
+                                      (7, 1 << 40 | mark, 0, 0), tid=tid, paths=[b"/own"], result=-2))
+                at += 200 + draw(st.integers(1, room))
+                scene.own += 1
+            return at
+
+        for _ in range(draw(st.integers(0, 25))):
+            now = own(now, 2 * US) + draw(st.integers(1, 20 * US))
+            mark += 1
+            path = f"/p/{mark}"
+            args = (7, draw(st.integers(1, 3)), mark if draw(st.booleans()) else 0, 0)
+            answered = draw(st.booleans())
+            result = draw(st.integers(-3, 100))
+            call = LoggedCall(OPENAT, now, None, args, result=result, flags=ANSWERED if answered else 0)
+            now = own(now + draw(st.integers(100, 5 * US)), US)
+            if not answered:
+                end = now + draw(st.integers(50, 100 * US))
+                rows.append(KernelRow(OPENAT, now, end, args, result, [path.encode()], tid=tid))
+                now = end + draw(st.integers(100, US))
+            now = own(now, US) + 100
+            call.exit = now
+            calls.append(call)
+            expected.append(Expected("engine" if answered else "both", None if answered else path, result))
+            now += draw(st.integers(100, 50 * US))
+        own(now, US)
+        run.logs[thread] = calls
+        scene.expected[thread] = expected
+    run.rows = sorted(rows, key=lambda row: row.exit or 0)
+    return scene
+
+
+@pytest.fixture(params=[1 << 17, 5])
+def block_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    monkeypatch.setattr(syscalls, "_BLOCK", request.param)
+    yield request.param
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture,
+                                                                 HealthCheck.too_slow])
+@given(scene=scenes())
+def test_in_any_run_no_call_of_the_engine_leaks_and_no_call_of_the_program_is_missing(
+        scene: Scene, tmp_path: Path, block_size: int) -> None:
+    shutil.rmtree(tmp_path / "run.ptw", ignore_errors=True)
+    bundle = make_bundle(tmp_path, scene.run)
+    decode_syscalls(bundle)
+    got: dict[int, list[Expected]] = {thread: [] for thread in scene.expected}
+    for row in decoded(bundle):
+        assert row["index"] == len(got[row["thread"]])
+        got[row["thread"]].append(Expected(row["source"], row["paths"][0], row["result"]))
+    assert got == scene.expected
+    ledger = bundle.ledger()
+    assert (("syscalls/engine_own" in ledger and ledger["syscalls/engine_own"].stored) or 0) == scene.own
+    assert ledger.losses == []

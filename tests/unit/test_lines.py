@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: MIT
+"""Source lines: every version of DWARF, held against another reader."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from elftools.elf.elffile import ELFFile
+
+from ptweave.decode.elf import BadElf, Elf
+from ptweave.decode.lines import Lines, lines_of
+from support.assembler import compile_c
+from support.elf_writer import ElfWriter
+
+SOURCE = """
+#include "part.h"
+int twice(int x)
+{
+    int sum = 0;
+    for (int i = 0; i < x; i++)
+        sum += from_header(i);
+    return sum;
+}
+int main(int argc, char **argv)
+{
+    (void)argv;
+    return twice(argc);
+}
+"""
+HEADER = "__attribute__((noinline)) static int from_header(int i)\n{\n    return i * 2;\n}\n"
+
+
+def build(folder: Path, *flags: str) -> Path:
+    (folder / "sub").mkdir()
+    (folder / "source.c").write_text(SOURCE)
+    (folder / "sub" / "part.h").write_text(HEADER)
+    return compile_c(folder / "source.c", folder / "program", f"-I{folder / 'sub'}", *flags)
+
+
+def llvm_lines(program: Path, addresses: list[int]) -> list[tuple[str, int]]:
+    """LLVM's reading of the line table (binutils 2.40 mixes up the files of DWARF 5)."""
+    out = subprocess.run(["llvm-symbolizer", "--no-inlines", "--functions=none", f"--obj={program}",
+                          "--output-style=GNU"], input="\n".join(map(hex, addresses)), capture_output=True, text=True,
+                         check=True).stdout
+    found = []
+    for line in out.splitlines():
+        file, _, number = line.split(" (")[0].rpartition(":")
+        found.append((Path(file).name, int(number)) if number != "0" else ("??", 0))
+    return found
+
+
+def ours(table: Lines, addresses: list[int]) -> list[tuple[str, int]]:
+    files, lines = table.find(np.array(addresses, np.uint64))
+    return [(Path(table.names[file]).name if file >= 0 else "??", line)
+            for file, line in zip(files.tolist(), lines.tolist(), strict=True)]
+
+
+@pytest.mark.skipif(shutil.which("llvm-symbolizer") is None, reason="llvm-symbolizer (Debian: llvm) is not installed")
+@pytest.mark.parametrize("version", [2, 3, 4, 5])
+@pytest.mark.parametrize("more", [(), ("-O2",), ("-gz=zlib",), ("-ffunction-sections", "-Wl,--gc-sections")])
+def test_lines_agree_with_llvm(tmp_path: Path, version: int, more: tuple[str, ...]) -> None:
+    program = build(tmp_path, f"-gdwarf-{version}", *more)
+    elf = Elf.open(program)
+    table = lines_of(elf)
+    assert table is not None
+    assert (table.bad_units, table.full) == (0, False)
+    text = elf.section(".text")
+    assert text is not None
+    addresses = list(range(text.address, text.address + text.size))
+    reference = llvm_lines(program, addresses)
+    assert ours(table, addresses) == reference
+    assert {"source.c", "part.h"} <= {file for file, _ in reference}
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_rows_agree_with_another_reader(tmp_path: Path, version: int) -> None:
+    program = build(tmp_path, f"-gdwarf-{version}")
+    table = lines_of(Elf.open(program))
+    assert table is not None
+    with program.open("rb") as file:
+        dwarf = ELFFile(file).get_dwarf_info()
+        rows = []
+        for unit in dwarf.iter_CUs():
+            program_of_unit = dwarf.line_program_for_CU(unit)
+            rows += [(e.state.address, e.state.line, e.state.end_sequence)
+                     for e in program_of_unit.get_entries() if e.state]
+    mine = zip(table.addresses.tolist(), table.lines.tolist(), table.ends.tolist(), strict=True)
+    assert sorted(mine) == sorted(rows)
+
+
+def test_names_are_whole_paths(tmp_path: Path) -> None:
+    table = lines_of(Elf.open(build(tmp_path, "-gdwarf-5")))
+    assert table is not None
+    assert str(tmp_path / "sub" / "part.h") in set(table.names)
+
+
+def test_without_debug_information_there_is_no_table(tmp_path: Path) -> None:
+    assert lines_of(Elf.open(build(tmp_path))) is None
+
+
+def section(tmp_path: Path) -> bytes:
+    elf = Elf.open(build(tmp_path, "-gdwarf-4"))
+    found = elf.section(".debug_line")
+    assert found is not None
+    return bytes(elf.bytes_of(found))
+
+
+def wrap(data: bytes) -> Elf:
+    return Elf(ElfWriter().segment(0, 0, 1 << 20).add(".debug_line", data).data())
+
+
+def test_a_malformed_unit_is_counted_and_the_next_one_is_read(tmp_path: Path) -> None:
+    good = section(tmp_path)
+    bad = b"\x08\0\0\0" + b"\x09\0" + b"\xff" * 6
+    alone, both = lines_of(wrap(good)), lines_of(wrap(bad + good))
+    assert alone is not None
+    assert both is not None
+    assert both.bad_units == alone.bad_units + 1
+    assert both.lines.tolist() == alone.lines.tolist()
+    assert len(alone.lines) > 5
+
+
+def test_truncated_tables_give_what_they_hold(tmp_path: Path) -> None:
+    good = section(tmp_path)
+    for size in range(1, len(good), 7):
+        table = lines_of(wrap(good[:size]))
+        assert table is not None
+
+
+def test_tables_that_claim_huge_counts_end_at_once() -> None:
+    # version 5, an entry format without attributes and 2^63 directories of no bytes
+    body = b"\x05\0\x08\0" + (40).to_bytes(4, "little") + b"\x01\x01\x01\xfb\x0e\x0d" + bytes(12) + b"\0" + (
+        b"\xff" * 9 + b"\x01") + bytes(20)
+    table = lines_of(wrap(len(body).to_bytes(4, "little") + body))
+    assert table is not None
+    assert table.bad_units == 1
+
+
+def test_noise_never_crashes() -> None:
+    chance = random.Random(4)
+    for _ in range(300):
+        noise = chance.randbytes(chance.randrange(1, 200))
+        try:
+            lines_of(wrap(len(noise).to_bytes(4, "little") + chance.choice((b"\x02", b"\x05")) + b"\0" + noise))
+        except BadElf:
+            continue

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: MIT
+"""Alignment's small parts: moments around blocks, and orders that only grow."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ptweave.merge.align import FAR, NO_TIME, Aligner, Occurrences, Records, bounds
+from ptweave.merge.moments import Window, joined
+
+
+def array(values: list[int]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    return np.array(values, np.int64)
+
+
+@given(seqs=st.lists(st.integers(0, 60), max_size=20, unique=True).map(sorted),
+       moments=st.lists(st.tuples(st.integers(0, 60), st.integers(0, 999)), max_size=20),
+       cut=st.lists(st.integers(0, 20), max_size=3).map(sorted))
+def test_bounds_are_the_moments_around_each_block(seqs: list[int], moments: list[tuple[int, int]],
+                                                  cut: list[int]) -> None:
+    known = list(zip(sorted(seq for seq, _ in moments), sorted(t for _, t in moments), strict=True))
+    edges = [0, *cut, len(known)]
+    batches = [(array([seq for seq, _ in known[a:b]]), array([t for _, t in known[a:b]]))
+               for a, b in itertools.pairwise(edges)]
+    low, high = bounds(array(seqs), batches)
+    for seq, before, after in zip(seqs, low.tolist(), high.tolist(), strict=True):
+        assert before == max((t for at, t in known if at <= seq), default=NO_TIME)
+        assert after == next((t for at, t in known if at > seq), FAR)
+
+
+@given(clock=st.lists(st.tuples(st.integers(0, 50), st.integers(0, 999)), max_size=15),
+       more=st.lists(st.tuples(st.integers(0, 50), st.integers(0, 999)), max_size=8), cut=st.integers(0, 15))
+def test_joined_moments_are_all_there_sorted_and_never_go_back(clock: list[tuple[int, int]],
+                                                               more: list[tuple[int, int]], cut: int) -> None:
+    known = list(zip(sorted(seq for seq, _ in clock), sorted(t for _, t in clock), strict=True))
+    batches = iter([(array([seq for seq, _ in part]), array([t for _, t in part]))
+                    for part in (known[:cut], known[cut:])])
+    window = Window(joined(batches, (array([seq for seq, _ in more]), array([t for _, t in more]))))
+    window.reach(1 << 62)
+    assert sorted(window.seqs.tolist()) == sorted(seq for seq, _ in known + more) == window.seqs.tolist()
+    assert all(a <= b for a, b in itertools.pairwise(window.times.tolist()))
+
+
+def place(records: int, occurrences: int, gaps: list[int], keys: tuple[list[int], list[int]]) -> list[tuple[int, bool]]:
+    a, b = np.array(keys[0]), np.array(keys[1])
+    nothing = np.zeros(records, np.int64)
+    found = Aligner(Records(nothing, nothing + 10**6), Occurrences(
+        np.arange(occurrences), np.full(occurrences, NO_TIME), np.full(occurrences, FAR)), array(gaps),
+        lambda i, j: a[i] == b[j]).run()
+    return list(zip(found.occurrence.tolist(), found.exact.tolist(), strict=True))
+
+
+def test_a_certain_run_tells_where_the_run_before_it_must_be() -> None:
+    # 7 may be the second or the third record: the run 1 2 3 behind it leaves only the second
+    found = place(7, 5, [0, 2], ([9, 7, 7, 1, 2, 3, 7], [7, 7, 1, 2, 3]))
+    assert found[1:6] == [(0, True), (1, True), (2, True), (3, True), (4, True)]
+    assert not found[6][1]
+
+
+def test_two_possible_shifts_are_never_certain() -> None:
+    assert not any(exact for _, exact in place(4, 2, [0], ([5, 5, 5, 5], [5, 5])))
+
+
+def test_incomplete_records_are_never_certain_behind_a_gap() -> None:
+    nothing = np.zeros(3, np.int64)
+    found = Aligner(Records(nothing, nothing), Occurrences(np.arange(3), nothing, nothing), array([]),
+                    lambda i, j: i == j, complete=False).run()
+    assert not found.exact.any()

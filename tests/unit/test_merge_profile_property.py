@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: MIT
+"""The walk against a reference that follows a random program's own calls and returns, not its blocks."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from collections import defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ptweave.data.bundle import Bundle
+from ptweave.data.schemas import CALLS, PROFILE, STACKS
+from ptweave.merge import merge_run
+from support.bundle_writer import BundleWriter, rows_of
+
+FUNCTIONS = 5
+SITES = 3
+
+
+@dataclass
+class Program:
+    """Functions that call, tail-jump, loop and return; what they do is drawn as they run."""
+
+    writer: BundleWriter
+    entry: list[int] = field(default_factory=list)
+    loop: list[int] = field(default_factory=list)
+    call: list[list[int]] = field(default_factory=list)
+    leave: list[list[int]] = field(default_factory=list)
+    tail: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        for number in range(FUNCTIONS):
+            name, block = f"fn{number}", self.writer.block
+            self.entry.append(block(name, "cond_jump"))
+            self.loop.append(block(name, "jump", instructions=5))
+            calls, leaves = [], []
+            for _ in range(SITES):
+                calls.append(block(name, "call", instructions=2))
+                leaves.append(block(name, "cond_jump"))  # what a call returns to
+            self.call.append(calls)
+            self.leave.append([*leaves, block(name, "return")])
+            self.tail.append(block(name, "jump"))
+
+
+@dataclass
+class Reference:
+    """What ran in each stack: a stack is a tuple of (function, block that called it)."""
+
+    blocks: list[int] = field(default_factory=list)
+    calls: dict[tuple[tuple[str, int | None], ...], int] = field(default_factory=lambda: defaultdict(int))
+    ran: dict[tuple[tuple[str, int | None], ...], int] = field(default_factory=lambda: defaultdict(int))
+    spans: list[tuple[str, int, int]] = field(default_factory=list)
+
+    def execute(self, stack: tuple[tuple[str, int | None], ...], block: int) -> None:
+        self.blocks.append(block)
+        self.ran[stack] += 1
+
+
+def execute(program: Program, reference: Reference, draw: random.Random, function: int,
+            stack: tuple[tuple[str, int | None], ...], depth: int) -> None:
+    """Run a function: the call tree is the recursion of this very function."""
+    reference.calls[stack] += 1
+    began = len(reference.blocks)
+    reference.execute(stack, program.entry[function])
+    for _ in range(draw.randint(0, 3)):
+        if depth and draw.random() < 0.6:
+            site = draw.randrange(SITES)
+            reference.execute(stack, program.call[function][site])
+            callee = draw.randrange(FUNCTIONS)
+            inner = (*stack, (f"fn{callee}", program.call[function][site]))
+            execute(program, reference, draw, callee, inner, depth - 1)
+            reference.execute(stack, program.leave[function][site])
+        else:
+            reference.execute(stack, program.loop[function])
+    if depth and draw.random() < 0.2 and len(stack) > 1:
+        reference.execute(stack, program.tail[function])
+        reference.spans.append((stack[-1][0], began, len(reference.blocks)))
+        other = (function + draw.randint(1, FUNCTIONS - 1)) % FUNCTIONS
+        execute(program, reference, draw, other, (*stack[:-1], (f"fn{other}", stack[-1][1])), depth - 1)
+    else:
+        reference.execute(stack, program.leave[function][SITES])
+        reference.spans.append((stack[-1][0], began, len(reference.blocks)))
+
+
+def stacks(bundle: Bundle) -> dict[int, tuple[tuple[str, int | None], ...]]:
+    found: dict[int, tuple[tuple[str, int | None], ...]] = {}
+    for row in sorted(rows_of(bundle, STACKS), key=lambda row: row["depth"]):
+        found[row["stack"]] = (*found.get(row["parent"], ()), (row["function"], row["block"]))
+    return found
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 1 << 32), cut=st.integers(1, 9), depth=st.integers(0, 5))
+def test_profile_and_calls_are_those_of_the_call_tree(seed: int, cut: int, depth: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        writer = BundleWriter(Path(folder) / "run.ptw", cut=cut)
+        program, reference = Program(writer), Reference()
+        execute(program, reference, random.Random(seed), 0, (("fn0", None),), depth)
+        writer.run(0, reference.blocks)
+        bundle = writer.write()
+        merge_run(bundle, calls=True)
+
+        names = stacks(bundle)
+        rows = {names[row["stack"]]: row for row in rows_of(bundle, PROFILE)}
+        assert {stack: row["blocks"] for stack, row in rows.items()} == dict(reference.ran)
+        assert {stack: row["calls"] for stack, row in rows.items()} == dict(reference.calls)
+        assert sum(row["instructions"] for row in rows.values()) == sum(
+            writer.blocks[block].instructions for block in reference.blocks)
+        assert sorted((row["function"], row["seq"], row["seq_end"]) for row in rows_of(bundle, CALLS)) == sorted(
+            reference.spans)
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 1 << 32), cut=st.integers(1, 9), gaps=st.lists(st.integers(1, 80), max_size=3),
+       moments=st.lists(st.tuples(st.integers(0, 90), st.integers(0, 5000)), max_size=8))
+def test_nothing_is_lost_or_counted_twice_across_gaps(seed: int, cut: int, gaps: list[int],
+                                                      moments: list[tuple[int, int]]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        writer = BundleWriter(Path(folder) / "run.ptw", cut=cut)
+        program, reference = Program(writer), Reference()
+        execute(program, reference, random.Random(seed), 0, (("fn0", None),), 4)
+        writer.run(0, reference.blocks, cuts=gaps)
+        for gap in gaps:
+            writer.gap(0, gap)
+        known = list(zip(sorted(seq for seq, _ in moments), sorted(t for _, t in moments), strict=True))
+        for seq, t in known:
+            writer.moment(0, seq, t)
+        bundle = writer.write()
+        merge_run(bundle)
+
+        rows, names = rows_of(bundle, PROFILE), stacks(bundle)
+        executed: dict[str | None, int] = defaultdict(int)
+        for block in reference.blocks:
+            executed[writer.blocks[block].function] += 1
+        counted: dict[str | None, int] = defaultdict(int)
+        for row in rows:
+            counted[names[row["stack"]][-1][0]] += row["blocks"]
+        assert {name: count for name, count in counted.items() if count} == dict(executed)
+        assert all(row["time"] >= 0 for row in rows)
+        if known and not gaps:
+            inside = [t for seq, t in known if seq <= len(reference.blocks)]
+            first = max([t for seq, t in known if seq == 0], default=known[0][1])
+            if len(inside) == len(known):
+                assert sum(row["time"] for row in rows) == known[-1][1] - first

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The program's environment as it was before Valgrind changed it: without Valgrind's library in LD_PRELOAD and
+ * without VALGRIND_LIB. That library only serves tools that replace functions; not loading it also saves time.
+ */
+#ifndef PTSOFT_CLIENT_ENV_H
+#define PTSOFT_CLIENT_ENV_H
+
+#include "vg_core.h"
+
+/* Clean the environment on the program's first stack; `sp` points to argc, nothing has run yet. */
+void client_env_clean(Addr sp);
+
+#endif

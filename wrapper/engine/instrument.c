@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * See instrument.h. Translation runs under the big lock.
+ *
+ * A block comes with no jump followed (guest_chase=no) and no loop unrolled, so it holds at most one branch, its last
+ * instruction. A conditional jump is one TNT bit: the guard of its side exit where that exit goes to the taken
+ * target, else the guard's complement, or a constant where the optimiser knew the outcome. Side exits of string
+ * and of locked instructions go around again, or on: they are no branches.
+ */
+#include "instrument.h"
+#include "anon_code.h"
+#include "code_map.h"
+#include "insn_class.h"
+#include "stream.h"
+
+enum {
+   /* Valgrind's client request: four rotations and an exchange in one IMark, of 4 bytes each but the last. */
+   CLIENT_REQUEST_SIZE = 19, CLIENT_REQUEST_STEP = 4,
+};
+
+static struct instrument_options options;
+
+struct block {
+   IRSB *in, *out;
+   Int ip_offset;          /* of rip in the guest state */
+   Addr ip;                /* the current instruction */
+   UInt size;
+   struct insn insn;
+   Bool branched;          /* its TNT bit is written */
+};
+
+void instrument_init(struct instrument_options chosen)
+{
+   options = chosen;
+}
+
+static IRExpr *constant(ULong value)
+{
+   return IRExpr_Const(IRConst_U64(value));
+}
+
+static IRExpr *assign(struct block *block, IRType type, IRExpr *value)
+{
+   IRTemp temporary = newIRTemp(block->out->tyenv, type);
+
+   addStmtToIRSB(block->out, IRStmt_WrTmp(temporary, value));
+   return IRExpr_RdTmp(temporary);
+}
+
+static IRExpr *binary(struct block *block, IROp op, IRExpr *a, IRExpr *b)
+{
+   return assign(block, Ity_I64, IRExpr_Binop(op, a, b));
+}
+
+/* The thread's encoder. */
+static IRExpr *encoder_of(struct block *block)
+{
+   return assign(block, Ity_I64, IRExpr_Get((Int)stream_slot(), Ity_I64));
+}
+
+static void call_helper(struct block *block, const HChar *name, void *helper, IRExpr **args, IRExpr *encoder,
+                        IRExpr *guard)
+{
+   IRDirty *call = unsafeIRDirty_0_N(0, name, VG_(fnptr_to_fnentry)(helper), args);
+
+   call->mFx = Ifx_Modify;
+   call->mAddr = encoder;
+   call->mSize = sizeof(struct pt_encoder);
+   if (guard != NULL)
+      call->guard = guard;
+   addStmtToIRSB(block->out, IRStmt_Dirty(call));
+}
+
+/* pt_branch, inline: tnt = tnt << 1 | bit; a full word goes to the helper. */
+static void emit_branch(struct block *block, IRExpr *bit)
+{
+   IRExpr *encoder = encoder_of(block);
+   IRExpr *tnt = assign(block, Ity_I64, IRExpr_Load(Iend_LE, Ity_I64, encoder)), *full;
+
+   _Static_assert(offsetof(struct pt_encoder, tnt) == 0, "loaded without an offset");
+   tnt = binary(block, Iop_Shl64, tnt, IRExpr_Const(IRConst_U8(1)));
+   tnt = binary(block, Iop_Or64, tnt, bit);
+   addStmtToIRSB(block->out, IRStmt_Store(Iend_LE, encoder, tnt));
+   full = assign(block, Ity_I1, IRExpr_Binop(Iop_CmpLT64S, tnt, constant(0)));
+   call_helper(block, "pt_tnt_flush", pt_tnt_flush, mkIRExprVec_1(encoder), encoder, full);
+}
+
+static IRExpr *field(struct block *block, IRExpr *encoder, SizeT offset)
+{
+   return binary(block, Iop_Add64, encoder, constant(offset));
+}
+
+static IRExpr *load(struct block *block, IRExpr *address)
+{
+   return assign(block, Ity_I64, IRExpr_Load(Iend_LE, Ity_I64, address));
+}
+
+static void store(struct block *block, IRExpr *address, IRExpr *value)
+{
+   addStmtToIRSB(block->out, IRStmt_Store(Iend_LE, address, value));
+}
+
+/* pt_call, inline: ret[ret_at] = return_address; ret_at moves on. */
+static void emit_call(struct block *block, Addr return_address)
+{
+   IRExpr *encoder, *at_address, *at, *entry;
+
+   if (!options.compress)
+      return;
+   encoder = encoder_of(block);
+   at_address = field(block, encoder, offsetof(struct pt_encoder, ret_at));
+   at = load(block, at_address);
+   entry = field(block, binary(block, Iop_Add64, encoder, at), offsetof(struct pt_encoder, ret));
+   store(block, entry, constant(return_address));
+   at = binary(block, Iop_Add64, at, constant(8));
+   store(block, at_address, binary(block, Iop_And64, at, constant(8 * (PT_RET_STACK - 1))));
+}
+
+static IRExpr *choose(struct block *block, IRExpr *condition, IRExpr *yes, IRExpr *no)
+{
+   return assign(block, Ity_I64, IRExpr_ITE(condition, yes, no));
+}
+
+/* pt_ret, inline, but for a TIP and a full word: those are pt_ret_rest's. */
+static void emit_return(struct block *block, IRExpr *to)
+{
+   IRExpr *encoder = encoder_of(block), *at_address, *at, *below, *entry_address, *entry, *tnt, *taken, *hit, *hit64;
+
+   if (!options.compress) {
+      call_helper(block, "pt_tip", pt_tip, mkIRExprVec_2(encoder, to), encoder, NULL);
+      return;
+   }
+   at_address = field(block, encoder, offsetof(struct pt_encoder, ret_at));
+   at = load(block, at_address);
+   below = binary(block, Iop_And64, binary(block, Iop_Sub64, at, constant(8)), constant(8 * (PT_RET_STACK - 1)));
+   entry_address = field(block, binary(block, Iop_Add64, encoder, below), offsetof(struct pt_encoder, ret));
+   entry = load(block, entry_address);
+   hit = assign(block, Ity_I1, IRExpr_Binop(Iop_CmpEQ64, entry, to));
+   hit64 = assign(block, Ity_I64, IRExpr_Unop(Iop_1Uto64, hit));
+   store(block, entry_address, choose(block, hit, constant(PT_RET_NONE), entry));
+   store(block, at_address, choose(block, hit, below, at));
+   tnt = load(block, encoder);
+   taken = binary(block, Iop_Or64, binary(block, Iop_Shl64, tnt, IRExpr_Const(IRConst_U8(1))), constant(1));
+   taken = choose(block, hit, taken, constant(~0ULL)); /* negative: the helper is needed */
+   store(block, encoder, choose(block, hit, taken, tnt));
+   call_helper(block, "pt_ret_rest", pt_ret_rest, mkIRExprVec_3(encoder, to, hit64), encoder,
+               assign(block, Ity_I1, IRExpr_Binop(Iop_CmpLT64S, taken, constant(0))));
+}
+
+static void emit_log(struct block *block)
+{
+   UInt offset = 0, step = block->size == CLIENT_REQUEST_SIZE ? CLIENT_REQUEST_STEP : block->size + 1;
+
+   do {
+      IRExpr *encoder = encoder_of(block);
+
+      call_helper(block, "stream_log", stream_log,
+                  mkIRExprVec_3(encoder, constant(block->ip + offset), constant(block->insn.is_branch != 0)),
+                  encoder, NULL);
+      offset += step;
+   } while (offset < block->size);
+}
+
+/* The optimiser folded the side exit: the outcome is known. */
+static void emit_known_branch(struct block *block, Addr next)
+{
+   emit_branch(block, constant(next != block->ip + block->size));
+   block->branched = True;
+}
+
+static void emit_side_exit(struct block *block, const IRStmt *exit)
+{
+   Addr to = exit->Ist.Exit.dst->Ico.U64;
+   IRExpr *taken = exit->Ist.Exit.guard;
+
+   if (block->insn.class != INSN_COND_JUMP || exit->Ist.Exit.jk != Ijk_Boring || block->branched)
+      return;
+   tl_assert2(to == block->insn.target || to == block->ip + block->size, "side exit of a jump to elsewhere");
+   if (to != block->insn.target)
+      taken = assign(block, Ity_I1, IRExpr_Unop(Iop_Not1, taken));
+   emit_branch(block, assign(block, Ity_I64, IRExpr_Unop(Iop_1Uto64, taken)));
+   block->branched = True;
+}
+
+/* A division fault is no memory access, so VEX leaves rip behind: put it right first. */
+static Bool may_divide(const IRStmt *statement)
+{
+   if (statement->tag != Ist_WrTmp || statement->Ist.WrTmp.data->tag != Iex_Binop)
+      return False;
+   switch (statement->Ist.WrTmp.data->Iex.Binop.op) {
+   case Iop_DivModU128to64: case Iop_DivModS128to64: case Iop_DivModU64to32: case Iop_DivModS64to32:
+   case Iop_DivModS64to64: case Iop_DivU64: case Iop_DivS64: case Iop_DivU32: case Iop_DivS32:
+      return True;
+   default:
+      return False;
+   }
+}
+
+static void begin_instruction(struct block *block, IRStmt *mark)
+{
+   block->ip = mark->Ist.IMark.addr;
+   block->size = mark->Ist.IMark.len;
+   block->branched = False;
+   block->insn = insn_classify((const UChar *)block->ip, block->size, block->ip);
+   addStmtToIRSB(block->out, mark);
+   if (options.log)
+      emit_log(block);
+}
+
+/* The block ends with a fault, not with its last instruction. */
+static Bool ends_in_fault(IRJumpKind kind)
+{
+   switch (kind) {
+   case Ijk_NoDecode: case Ijk_MapFail: case Ijk_SigSEGV: case Ijk_SigILL: case Ijk_SigBUS: case Ijk_SigFPE:
+   case Ijk_SigFPE_IntDiv: case Ijk_SigFPE_IntOvf:
+      return True;
+   default:
+      return False;
+   }
+}
+
+static void end_block(struct block *block)
+{
+   IRExpr *encoder, *next = block->in->next;
+
+   if (ends_in_fault(block->in->jumpkind))
+      return;
+   switch (block->insn.class) {
+   case INSN_COND_JUMP:
+      if (!block->branched) {
+         tl_assert2(next->tag == Iex_Const, "end of a conditional jump unknown");
+         emit_known_branch(block, next->Iex.Const.con->Ico.U64);
+      }
+      break;
+   case INSN_CALL:
+      if (block->insn.target != block->ip + block->size) /* that one only asks where it is */
+         emit_call(block, block->ip + block->size);
+      break;
+   case INSN_IND_CALL:
+      emit_call(block, block->ip + block->size); /* fall through */
+   case INSN_IND_JUMP:
+      encoder = encoder_of(block);
+      call_helper(block, "pt_tip", pt_tip, mkIRExprVec_2(encoder, next), encoder, NULL);
+      break;
+   case INSN_RETURN:
+      emit_return(block, next);
+      break;
+   case INSN_FAR:
+      encoder = encoder_of(block);
+      call_helper(block, "stream_far", stream_far, mkIRExprVec_1(encoder), encoder, NULL);
+      break;
+   case INSN_OTHER:
+      break;
+   }
+}
+
+/* Between two instructions of one block: a jump over nothing does not end it. */
+static void end_instruction(struct block *block, Addr next)
+{
+   if (block->insn.class == INSN_COND_JUMP && !block->branched)
+      emit_known_branch(block, next);
+   if (block->insn.class == INSN_CALL && block->insn.target != block->ip + block->size)
+      emit_call(block, block->ip + block->size);
+}
+
+static void emit_statement(struct block *block, IRStmt *statement)
+{
+   if (may_divide(statement))
+      addStmtToIRSB(block->out, IRStmt_Put(block->ip_offset, constant(block->ip)));
+   if (statement->tag == Ist_Exit)
+      emit_side_exit(block, statement);
+   addStmtToIRSB(block->out, statement);
+}
+
+IRSB *instrument_block(VgCallbackClosure *closure, IRSB *in, const VexGuestLayout *layout,
+                       const VexGuestExtents *extents, const VexArchInfo *arch, IRType guest_word, IRType host_word)
+{
+   struct block block = { .in = in, .out = deepCopyIRSBExceptStmts(in), .ip_offset = layout->offset_IP };
+   Int i = 0;
+
+   (void)arch;
+   (void)guest_word;
+   (void)host_word;
+   if (closure->readdr != closure->nraddr)  /* Valgrind's own code in place of the program's */
+      anon_code_translated(closure->nraddr, (const UChar *)closure->readdr, extents->len[0]);
+   else
+      code_map_translated(extents->base[0], extents->len[0]);
+   for (; i < in->stmts_used && in->stmts[i]->tag != Ist_IMark; i++)
+      addStmtToIRSB(block.out, in->stmts[i]);
+   for (; i < in->stmts_used; i++) {
+      IRStmt *statement = in->stmts[i];
+
+      if (statement->tag == Ist_IMark) {
+         if (block.size > 0)
+            end_instruction(&block, statement->Ist.IMark.addr);
+         begin_instruction(&block, statement);
+      } else if (statement->tag != Ist_NoOp) {
+         emit_statement(&block, statement);
+      }
+   }
+   end_block(&block);
+   return block.out;
+}

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* See output.h for what this guarantees. */
+#include "output.h"
+
+static Int folder_fd = -1;
+
+/* An error code as a negative number, whatever the call. */
+static Int call(UWord number, UWord a1, UWord a2, UWord a3, UWord a4)
+{
+   SysRes result = VG_(do_syscall)(number, a1, a2, a3, a4, 0, 0, 0, 0);
+
+   return sr_isError(result) ? -(Int)sr_Err(result) : (Int)sr_Res(result);
+}
+
+Bool output_init(const HChar *folder)
+{
+   Int fd = call(__NR_openat, (UWord)VKI_AT_FDCWD, (UWord)folder, VKI_O_RDONLY | PT_O_DIRECTORY, 0);
+
+   if (fd < 0)
+      return False;
+   folder_fd = VG_(safe_fd)(fd);
+   return folder_fd >= 0;
+}
+
+Int output_folder(void)
+{
+   return folder_fd;
+}
+
+Int output_open(const HChar *name, Int flags)
+{
+   return call(__NR_openat, (UWord)folder_fd, (UWord)name, (UWord)(flags | PT_O_CLOEXEC | PT_O_NOFOLLOW), 0600);
+}
+
+void output_remove(const HChar *name)
+{
+   (void)call(__NR_unlinkat, (UWord)folder_fd, (UWord)name, 0, 0);
+}
+
+static Bool write_at(Int fd, const UChar *bytes, SizeT size, ULong at)
+{
+   while (size > 0) {
+      Int done = call(__NR_pwrite64, (UWord)fd, (UWord)bytes, size > (1 << 30) ? 1 << 30 : size, at);
+
+      if (done == -VKI_EINTR)
+         continue;
+      if (done <= 0)
+         return False;
+      bytes += done;
+      size -= (SizeT)done;
+      at += (ULong)done;
+   }
+   return True;
+}
+
+Bool output_append(const HChar *name, ULong at, const void *bytes, SizeT size)
+{
+   Int fd = output_open(name, VKI_O_CREAT | VKI_O_WRONLY);
+   Bool stored;
+
+   if (fd < 0)
+      return False;
+   stored = write_at(fd, bytes, size, at);
+   VG_(close)(fd);
+   return stored;
+}
+
+Bool output_allocate(Int fd, ULong offset, SizeT size)
+{
+   static const UChar zeros[4096];
+   Int done;
+
+   do
+      done = call(__NR_fallocate, (UWord)fd, 0, offset, size);
+   while (done == -VKI_EINTR);
+   if (done != -PT_EOPNOTSUPP)
+      return done == 0;
+   for (; size > 0; size -= sizeof zeros, offset += sizeof zeros) /* a file system without fallocate */
+      if (!write_at(fd, zeros, sizeof zeros, offset))
+         return False;
+   return True;
+}
+
+Bool window_map(struct window *window, ULong offset, SizeT size)
+{
+   UInt rights = VKI_PROT_READ | VKI_PROT_WRITE;
+   SysRes mapped;
+   Int fd;
+
+   tl_assert(window->base == NULL || size == window->size);
+   fd = output_open(window->name, VKI_O_CREAT | VKI_O_RDWR);
+   if (fd < 0)
+      return False;
+   if (!output_allocate(fd, offset, size)) {
+      VG_(close)(fd);
+      return False;
+   }
+   /* The first window makes a segment in Valgrind's book of the address space; later ones take its place. */
+   if (window->base == NULL)
+      mapped = VG_(am_shared_mmap_file_float_valgrind)(size, rights, fd, (Off64T)offset);
+   else
+      mapped = VG_(am_do_mmap_NO_NOTIFY)((Addr)window->base, size, rights, VKI_MAP_SHARED | VKI_MAP_FIXED, fd,
+                                         (Off64T)offset);
+   VG_(close)(fd);
+   if (sr_isError(mapped))
+      return False;
+   window->base = (UChar *)sr_Res(mapped);
+   window->size = size;
+   window->offset = offset;
+   return True;
+}
+
+void window_close(struct window *window, ULong keep)
+{
+   Int fd;
+
+   if (window->base == NULL)
+      return;
+   window_forget(window);
+   fd = output_open(window->name, VKI_O_WRONLY);
+   if (fd >= 0) {
+      (void)call(__NR_ftruncate, (UWord)fd, keep, 0, 0);
+      VG_(close)(fd);
+   }
+}
+
+void window_forget(struct window *window)
+{
+   if (window->base != NULL)
+      (void)VG_(am_munmap_valgrind)((Addr)window->base, window->size);
+   window->base = NULL;
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Valgrind's tool headers, and the few functions of its core that the tool headers leave out. Valgrind keeps no
+ * stable interface here: the build accepts 3.19 only, and the linker finds what is missing.
+ */
+#ifndef PTSOFT_VG_CORE_H
+#define PTSOFT_VG_CORE_H
+
+#include "pub_tool_basics.h"
+#include "pub_tool_vki.h"
+#include "pub_tool_vkiscnums.h"
+#include "pub_tool_aspacemgr.h"
+#include "pub_tool_clientstate.h"
+#include "pub_tool_guest.h"
+#include "pub_tool_libcassert.h"
+#include "pub_tool_libcbase.h"
+#include "pub_tool_libcfile.h"
+#include "pub_tool_libcprint.h"
+#include "pub_tool_libcproc.h"
+#include "pub_tool_machine.h"
+#include "pub_tool_mallocfree.h"
+#include "pub_tool_options.h"
+#include "pub_tool_threadstate.h"
+#include "pub_tool_tooliface.h"
+
+/* Constants of the kernel's that Valgrind's copies of its headers leave out. */
+enum {
+   PT_O_DIRECTORY = 0200000, PT_O_NOFOLLOW = 0400000, PT_O_CLOEXEC = 02000000, PT_O_NONBLOCK = 04000,
+   PT_EOPNOTSUPP = 95,
+};
+
+/* m_libcfile: move a descriptor above those the program may use, close-on-exec; the limit of those it may use. */
+extern Int VG_(safe_fd)(Int oldfd);
+extern Int VG_(fd_hard_limit);
+
+/* m_syscall */
+extern SysRes VG_(mk_SysRes_Error)(UWord error);
+extern SysRes VG_(do_syscall)(UWord number, RegWord a1, RegWord a2, RegWord a3, RegWord a4, RegWord a5,
+                              RegWord a6, RegWord a7, RegWord a8);
+
+/* m_transtab */
+extern void VG_(discard_translations)(Addr start, ULong size, const HChar *who);
+
+/* m_aspacemgr */
+extern SysRes VG_(am_shared_mmap_file_float_valgrind)(SizeT length, UInt prot, Int fd, Off64T offset);
+extern SysRes VG_(am_do_mmap_NO_NOTIFY)(Addr start, SizeT length, UInt prot, UInt flags, Int fd, Off64T offset);
+
+/* m_clientstate: the client's executable, open */
+extern Int VG_(cl_exec_fd);
+
+/* m_libcprint: where messages go (3.19: descriptor, kind, name) */
+typedef enum { VgLogTo_Fd, VgLogTo_File, VgLogTo_Socket } VgLogTo;
+typedef struct { Int fd; VgLogTo type; HChar *fsname_expanded; } OutputSink;
+extern OutputSink VG_(log_output_sink);
+
+#endif

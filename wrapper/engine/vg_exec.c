@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Linked in front of what Valgrind does at an exec (-Wl,--wrap=…).
+ *
+ * Valgrind fails the exec of a set-user-id program, and dies on one for another architecture. Such programs run as
+ * they are here, without the engine, and a record says so.
+ *
+ * Valgrind follows an exec through its launcher, which finds the tool for the program's architecture and names
+ * itself to it in the environment. The launcher is an ordinary program: what is in LD_PRELOAD for the target would
+ * run in it too. This tool is static and for one architecture, so it is its own launcher.
+ */
+#include "vg_core.h"
+#include "process.h"
+#include "sideband.h"
+
+extern HChar **__real_vgPlain_env_setenv(HChar ***environment, const HChar *name, const HChar *value);
+extern HChar **__wrap_vgPlain_env_setenv(HChar ***environment, const HChar *name, const HChar *value);
+extern const HChar *VG_(name_of_launcher);
+
+HChar **__wrap_vgPlain_env_setenv(HChar ***environment, const HChar *name, const HChar *value)
+{
+   if (VG_(strcmp)(name, "VALGRIND_LIB") == 0) /* set for a program that is followed, and for nothing else */
+      (void)__real_vgPlain_env_setenv(environment, "VALGRIND_LAUNCHER", VG_(name_of_launcher));
+   return __real_vgPlain_env_setenv(environment, name, value);
+}
+
+extern Bool __real_vgPlain_should_we_trace_this_child(const HChar *exe, const HChar **argv);
+extern Bool __wrap_vgPlain_should_we_trace_this_child(const HChar *exe, const HChar **argv);
+
+enum { HEADER = 64, ELF_CLASS = 4, ELF_CLASS_64 = 2, ELF_MACHINE = 18, ELF_AMD64 = 62, SCRIPT_DEPTH = 4 };
+
+/* The interpreter that a script's first line names, cut out in place; NULL if there is none. */
+static HChar *interpreter(HChar *header)
+{
+   HChar *begin = header + 2, *end;
+
+   while (*begin == ' ' || *begin == '\t')
+      begin++;
+   for (end = begin; *end != '\0' && *end != ' ' && *end != '\t' && *end != '\n'; end++)
+      ;
+   if (*end == '\0' || end == begin)
+      return NULL;
+   *end = '\0';
+   return begin;
+}
+
+/* False: the file is there, and the engine cannot run it. */
+static Bool can_run(const HChar *path, Int depth)
+{
+   HChar header[4 * HEADER + 1];
+   struct vg_stat stat;
+   SysRes file;
+   Int size;
+
+   if (sr_isError(VG_(stat)(path, &stat)) || !VKI_S_ISREG(stat.mode))
+      return True; /* the exec fails by itself, for its own reason */
+   if (stat.mode & (VKI_S_ISUID | VKI_S_ISGID))
+      return False;
+   file = VG_(open)(path, VKI_O_RDONLY | PT_O_CLOEXEC, 0);
+   if (sr_isError(file))
+      return True;
+   size = VG_(read)((Int)sr_Res(file), header, sizeof header - 1);
+   VG_(close)((Int)sr_Res(file));
+   if (size < 4)
+      return True;
+   header[size] = '\0';
+   if (header[0] == '#' && header[1] == '!') {
+      HChar *program = interpreter(header);
+
+      return program == NULL || depth == 0 || can_run(program, depth - 1);
+   }
+   if (VG_(memcmp)(header, "\177ELF", 4) != 0 || size < HEADER)
+      return True;
+   return header[ELF_CLASS] == ELF_CLASS_64 && header[ELF_MACHINE] == ELF_AMD64 && header[ELF_MACHINE + 1] == 0;
+}
+
+Bool __wrap_vgPlain_should_we_trace_this_child(const HChar *exe, const HChar **argv)
+{
+   if (exe == NULL || can_run(exe, SCRIPT_DEPTH))
+      return __real_vgPlain_should_we_trace_this_child(exe, argv);
+   sideband_put(PTSOFT_UNTRACED, (struct sideband_values){ { (ULong)VG_(gettid)() } }, exe);
+   return False;
+}
+
+/*
+ * Valgrind throws signals away that are pending when a program calls exec (it takes them all with sigtimedwait
+ * first). The kernel keeps them for the new program: so nothing is taken then.
+ */
+extern Int __real_vgPlain_sigtimedwait_zero(const vki_sigset_t *set, vki_siginfo_t *info);
+extern Int __wrap_vgPlain_sigtimedwait_zero(const vki_sigset_t *set, vki_siginfo_t *info);
+
+Int __wrap_vgPlain_sigtimedwait_zero(const vki_sigset_t *set, vki_siginfo_t *info)
+{
+   if (process_state()->ended == PTSOFT_EXECING)
+      return 0;
+   return __real_vgPlain_sigtimedwait_zero(set, info);
+}

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Small functions linked in front of Valgrind's own (-Wl,--wrap=…): debug information is not read, translations of
+ * code that may change check it, register writes are put in order, and the log of system calls learns what the kernel
+ * was asked.
+ */
+#include "vg_core.h"
+#include "code_map.h"
+#include "put_order.h"
+#include "stream.h"
+#include "libvex.h"
+#include "libvex_guest_amd64.h"
+
+/* Nothing here needs debug information (it names functions in messages, and finds functions that tools replace),
+   and reading it costs 100 ms a process. 0: none was found. */
+extern ULong __wrap_vgPlain_di_notify_mmap(Addr addr, Bool allow_read, Int fd);
+
+ULong __wrap_vgPlain_di_notify_mmap(Addr addr, Bool allow_read, Int fd)
+{
+   (void)addr;
+   (void)allow_read;
+   (void)fd;
+   return 0;
+}
+
+typedef UInt self_check_fn(void *closure, VexRegisterUpdates *updates, const VexGuestExtents *extents);
+
+static self_check_fn *valgrinds_self_check;
+
+/* True when there may be a division in the code: F6 or F7 with /6 or /7. Finding one too many only costs time. */
+static Bool may_divide(const UChar *code, SizeT size)
+{
+   SizeT i;
+
+   for (i = 0; i + 1 < size; i++)
+      if ((code[i] & 0xfe) == 0xf6 && (code[i + 1] & 0x30) == 0x30)
+         return True;
+   return False;
+}
+
+static UInt self_check(void *closure, VexRegisterUpdates *updates, const VexGuestExtents *extents)
+{
+   UInt wanted = valgrinds_self_check(closure, updates, extents), i;
+
+   for (i = 0; i < extents->n_used; i++) {
+      if (code_map_volatile(extents->base[i]))
+         wanted |= 1u << i;
+      /* A handler of a division fault may want every register, and such a fault is no memory access. */
+      if (may_divide((const UChar *)extents->base[i], extents->len[i]))
+         *updates = VexRegUpdAllregsAtEachInsn;
+   }
+   return wanted;
+}
+
+extern VexTranslateResult __real_LibVEX_Translate(VexTranslateArgs *args);
+extern VexTranslateResult __wrap_LibVEX_Translate(VexTranslateArgs *args);
+
+VexTranslateResult __wrap_LibVEX_Translate(VexTranslateArgs *args)
+{
+   valgrinds_self_check = args->needs_self_check;
+   args->needs_self_check = self_check;
+   return __real_LibVEX_Translate(args);
+}
+
+/* VEX's optimiser: register writes are put in order before it. */
+typedef IRExpr *spec_fn(const HChar *helper, IRExpr **args, IRStmt **before, Int count);
+typedef Bool precise_fn(Int low, Int high, VexRegisterUpdates updates);
+
+extern IRSB *__real_do_iropt_BB(IRSB *block, spec_fn *spec, precise_fn *precise, VexRegisterUpdates updates,
+                                Addr addr, VexArch arch);
+extern IRSB *__wrap_do_iropt_BB(IRSB *block, spec_fn *spec, precise_fn *precise, VexRegisterUpdates updates,
+                                Addr addr, VexArch arch);
+
+IRSB *__wrap_do_iropt_BB(IRSB *block, spec_fn *spec, precise_fn *precise, VexRegisterUpdates updates, Addr addr,
+                         VexArch arch)
+{
+   return __real_do_iropt_BB(put_order(block), spec, precise, updates, addr, arch);
+}
+
+extern SysRes __real_vgPlain_do_syscall(UWord number, RegWord a1, RegWord a2, RegWord a3, RegWord a4, RegWord a5,
+                                        RegWord a6, RegWord a7, RegWord a8);
+extern SysRes __wrap_vgPlain_do_syscall(UWord number, RegWord a1, RegWord a2, RegWord a3, RegWord a4, RegWord a5,
+                                        RegWord a6, RegWord a7, RegWord a8);
+
+SysRes __wrap_vgPlain_do_syscall(UWord number, RegWord a1, RegWord a2, RegWord a3, RegWord a4, RegWord a5,
+                                 RegWord a6, RegWord a7, RegWord a8)
+{
+   const UWord args[6] = { a1, a2, a3, a4, a5, a6 };
+
+   stream_syscall_asked(NULL, number, args);
+   return __real_vgPlain_do_syscall(number, a1, a2, a3, a4, a5, a6, a7, a8);
+}
+
+/* The way of calls that may block: the arguments are in the guest's registers, and the big lock is not held. */
+extern UWord __real_vgModuleLocal_do_syscall_for_client_WRK(Word number, void *guest, const vki_sigset_t *mask,
+                                                            const vki_sigset_t *restore, Word size);
+extern UWord __wrap_vgModuleLocal_do_syscall_for_client_WRK(Word number, void *guest, const vki_sigset_t *mask,
+                                                            const vki_sigset_t *restore, Word size);
+
+UWord __wrap_vgModuleLocal_do_syscall_for_client_WRK(Word number, void *guest, const vki_sigset_t *mask,
+                                                     const vki_sigset_t *restore, Word size)
+{
+   const VexGuestAMD64State *state = guest;
+   const UWord args[6] = { state->guest_RDI, state->guest_RSI, state->guest_RDX,
+                           state->guest_R10, state->guest_R8, state->guest_R9 };
+
+   stream_syscall_asked(guest, (UWord)number, args);
+   return __real_vgModuleLocal_do_syscall_for_client_WRK(number, guest, mask, restore, size);
+}
+
+/* VEX checks its own work after every stage; without, a process starts 12 % faster. */
+extern void __wrap_sanityCheckIRSB(const IRSB *block, const HChar *caller, Bool flat, IRType word);
+
+void __wrap_sanityCheckIRSB(const IRSB *block, const HChar *caller, Bool flat, IRType word)
+{
+   (void)block;
+   (void)caller;
+   (void)flat;
+   (void)word;
+}

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: MIT
+"""Thread numbers: every task of a run gets one, dense, in the order in which they become known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass
+class Task:
+    """A kernel thread of the run. `tsc_end` is 0 while it lives; `parent_tid` 0 where unknown."""
+
+    thread: int
+    pid: int
+    tid: int
+    parent_tid: int
+    tsc_start: int
+    tsc_end: int = 0
+
+
+class TaskRegistry:
+    """Who is who. A (pid, tid) keeps its number while it lives, across exec too; the kernel may use it again later,
+    and it is another task then."""
+
+    def __init__(self) -> None:
+        self.tasks: list[Task] = []
+        self._live: dict[tuple[int, int], Task] = {}
+
+    def start(self, pid: int, tid: int, tsc: int, parent_tid: int = 0) -> int:
+        """The number of a task that begins, or of the live one that it is."""
+        task = self._live.get((pid, tid))
+        if task is None:
+            task = Task(len(self.tasks), pid, tid, parent_tid, tsc)
+            self.tasks.append(task)
+            self._live[pid, tid] = task
+        elif parent_tid and not task.parent_tid:
+            task.parent_tid = parent_tid
+        return task.thread
+
+    def exit(self, pid: int, tid: int, tsc: int) -> None:
+        """A task ended. Nothing happens when it is not known, or ended before."""
+        task = self._live.pop((pid, tid), None)
+        if task is not None:
+            task.tsc_end = tsc
+
+    def lookup(self, pid: int, tid: int) -> int | None:
+        """The number of a live task."""
+        task = self._live.get((pid, tid))
+        return None if task is None else task.thread
+
+    def live(self, pid: int) -> list[Task]:
+        """The live tasks of a process."""
+        return [task for task in self._live.values() if task.pid == pid]
