@@ -54,7 +54,8 @@ int evl_file_init(struct evl_file *file, const char *path)
 	if (fd < 0)
 		return fd;
 	close(fd);
-	file->buffer = malloc(EVL_BUFFER);
+	file->capacity = file->size < EVL_BUFFER ? (size_t)file->size + 1 : EVL_BUFFER;
+	file->buffer = malloc(file->capacity);
 	return file->buffer ? 0 : -ENOMEM;
 }
 
@@ -78,8 +79,8 @@ static int fill(struct evl_file *file, size_t need)
 	if (fd < 0)
 		return fd;
 	int error = 0;
-	while (file->have < EVL_BUFFER && file->offset + file->have < file->size) {
-		ssize_t got = pread(fd, file->buffer + file->have, EVL_BUFFER - file->have,
+	while (file->have < file->capacity && file->offset + file->have < file->size) {
+		ssize_t got = pread(fd, file->buffer + file->have, file->capacity - file->have,
 				    (off_t)(file->offset + file->have));
 		if (got < 0 && errno == EINTR)
 			continue;

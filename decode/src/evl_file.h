@@ -48,7 +48,7 @@ struct evl_file {
 	const char *path;
 	unsigned char *buffer;
 	uint64_t size, offset; /* of the file; of buffer[0] in it */
-	size_t at, have;
+	size_t at, have, capacity;
 	uint64_t unfinished; /* records that were begun and not finished */
 	uint64_t corrupt;    /* records whose fields contradict each other */
 	uint64_t unread;     /* bytes after which nothing could be made of the rest */

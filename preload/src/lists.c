@@ -2,15 +2,15 @@
 /*
  * Event lists; lists.h says what is guaranteed.
  *
- * How a put survives signals. `depth` is raised before the list is looked at; only the put at depth 1 may change
- * lists, so a list somebody is about to write to is never handed over. Handlers that come meanwhile write into the same
- * list, into its slack if need be. The reservation is one instruction (ptweave_mark); the size word is stored with
- * PTW_RECORD_OPEN before the rest, and without it last. When depth returns to 0 everything reserved is finished:
- * `committed` says so to the supervisor.
+ * How a put survives signals. The outermost put under way leaves its frame's address in `frame`, in one store, before it
+ * looks at the list; only it may change lists, so a list somebody is about to write to is never handed over. Handlers
+ * that come meanwhile write into the same list, into its slack if need be. The reservation is one instruction
+ * (ptweave_mark); the size word is stored with PTW_RECORD_OPEN before the rest, and without it last. When the outermost
+ * put ends, everything reserved is finished: `committed` says so to the supervisor.
  *
  * A handler may leave by siglongjmp and never return to the put it interrupted. The next put notices (its frame is
- * above the interrupted one's, on the same stack) and takes depth back; the abandoned record stays flagged, and a place
- * that was reserved and has no size word yet is given one.
+ * above the interrupted one's, on the same stack) and takes over; the abandoned record stays flagged, and a place that
+ * was reserved and has no size word yet is given one.
  *
  * x86-64 keeps stores in order; the atomics below say which orders matter.
  */
@@ -165,7 +165,7 @@ static void hand_over(struct ptw_writer *writer, struct ptw_list *list, enum ptw
 	PUBLISH(list->state, state);
 }
 
-/* Go on in a new list; only at depth 1, when every record of the old one is finished or abandoned. */
+/* Go on in a new list; only in the outermost put, when every record of the old one is finished or abandoned. */
 static bool next_list(struct ptw_writer *writer)
 {
 	struct ptw_list *old = writer->list;
@@ -186,7 +186,7 @@ static bool next_list(struct ptw_writer *writer)
 static bool abandoned(uintptr_t interrupted, uintptr_t now)
 {
 	stack_t stack = {0};
-	if (interrupted == 0 || PTW_SYS(SYS_sigaltstack, 0, &stack, 0, 0, 0, 0) != 0 || (stack.ss_flags & SS_ONSTACK))
+	if (PTW_SYS(SYS_sigaltstack, 0, &stack, 0, 0, 0, 0) != 0 || (stack.ss_flags & SS_ONSTACK))
 		return false;
 	uintptr_t low = (uintptr_t)stack.ss_sp;
 	if (!(stack.ss_flags & SS_DISABLE) && interrupted - low < stack.ss_size)
@@ -210,18 +210,23 @@ static bool plausible(uint32_t word)
 	return size >= PTW_RECORD_SIZE && size <= PTW_RECORD_SIZE + 8 * PTW_MAX_FRAMES && size % 8 == 0;
 }
 
-/* After a put was abandoned: give a reserved place without size word one, so that the list can be walked. */
+/* After puts were abandoned: count them as lost, and give a reserved place without size word one, so that the list
+ * can be walked. */
 static void mend(struct ptw_writer *writer)
 {
 	struct ptw_list *list = writer->list;
+	uint64_t mask;
 	if (!list)
 		return;
-	uint64_t at = LOAD(list->committed), end = LOAD(list->reserved), size;
+	ptw_block_signals(&mask);
+	uint64_t at = 0, end = LOAD(list->reserved), count = 0, size;
 	for (end = end > PTW_LIST_SIZE ? PTW_LIST_SIZE : end; at < end; at += size) {
 		uint32_t word = LOAD(*(uint32_t *)(writer->data + at));
 		size = word & ~(uint64_t)PTW_RECORD_OPEN;
-		if (plausible(word))
+		if (plausible(word)) {
+			count += !(word & PTW_RECORD_OPEN);
 			continue;
+		}
 		size = end - at;
 		if (writer->pending && writer->pending <= size &&
 		    (writer->pending == size || plausible(LOAD(*(uint32_t *)(writer->data + at + writer->pending)))))
@@ -229,6 +234,9 @@ static void mend(struct ptw_writer *writer)
 		fill(writer, at, at + size);
 		writer->pending = 0;
 	}
+	STORE(list->count, count);
+	STORE(list->lost, LOAD(list->attempts) - count);
+	ptw_restore_signals(&mask);
 }
 
 int ptw_writer_init(struct ptw_writer *writer, struct ptw_lists *lists, uint32_t tid, uint64_t serial, int liveness)
@@ -254,13 +262,12 @@ uint32_t ptw_list_index(const struct ptw_writer *writer)
 }
 
 /* Where a record of `size` goes, or NULL (counted). */
-static unsigned char *reserve(struct ptw_writer *writer, uint32_t size)
+static unsigned char *reserve(struct ptw_writer *writer, uint32_t size, bool outermost)
 {
-	bool outermost = writer->depth == 1;
-	uint64_t room = outermost ? PTW_LIST_SIZE - PTW_LIST_SLACK : PTW_LIST_SIZE;
 	struct ptw_list *list = LOAD(writer->list);
-	if (outermost && (!list || LOAD(list->reserved) + size > room)) {
-		next_list(writer);
+	bool full = false;
+	if (outermost && (!list || LOAD(list->reserved) + size > PTW_LIST_SIZE - PTW_LIST_SLACK)) {
+		full = !next_list(writer);
 		list = writer->list;
 	}
 	if (!list) {
@@ -268,7 +275,7 @@ static unsigned char *reserve(struct ptw_writer *writer, uint32_t size)
 		return NULL;
 	}
 	bump(&list->attempts);
-	if (LOAD(list->reserved) + size > room) {
+	if (full || LOAD(list->reserved) + size > PTW_LIST_SIZE) {
 		bump(&list->lost);
 		return NULL;
 	}
@@ -282,21 +289,21 @@ static unsigned char *reserve(struct ptw_writer *writer, uint32_t size)
 
 void ptw_writer_put(struct ptw_writer *writer, const struct ptw_record *record, const uint64_t *stack)
 {
-	uintptr_t frame = (uintptr_t)__builtin_frame_address(0);
 	uint32_t size = PTW_RECORD_SIZE + record->frames * 8u;
-	if (++writer->depth > 1 && abandoned(writer->frame, frame)) {
+	uintptr_t frame = (uintptr_t)__builtin_frame_address(0), under_way = LOAD(writer->frame);
+	if (under_way && abandoned(under_way, frame)) {
 		mend(writer);
-		writer->depth = 1;
+		under_way = 0;
 	}
-	__atomic_signal_fence(__ATOMIC_SEQ_CST);
-	bool outermost = writer->depth == 1;
+	bool outermost = !under_way;
 	if (outermost) {
-		writer->frame = frame;
-		writer->pending = size;
+		STORE(writer->frame, frame);
+		__atomic_signal_fence(__ATOMIC_SEQ_CST);
+		STORE(writer->pending, size);
 	}
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 
-	struct ptw_record *place = (struct ptw_record *)reserve(writer, size);
+	struct ptw_record *place = (struct ptw_record *)reserve(writer, size, outermost);
 	if (place) {
 		STORE(place->size, size | PTW_RECORD_OPEN);
 		__atomic_signal_fence(__ATOMIC_SEQ_CST);
@@ -309,8 +316,11 @@ void ptw_writer_put(struct ptw_writer *writer, const struct ptw_record *record, 
 	}
 
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
-	if (writer->depth > 0)
-		writer->depth--;
-	if (writer->depth == 0 && writer->list)
-		PUBLISH(writer->list->committed, LOAD(writer->list->reserved));
+	if (outermost) {
+		struct ptw_list *list = writer->list;
+		if (list)
+			PUBLISH(list->committed, LOAD(list->reserved));
+		__atomic_signal_fence(__ATOMIC_SEQ_CST);
+		STORE(writer->frame, 0);
+	}
 }

@@ -50,7 +50,7 @@ struct ptw_list {
 	uint64_t committed; /* bytes below which every record is finished */
 	uint64_t count;     /* records finished */
 	uint64_t attempts;  /* records wanted */
-	uint64_t lost;      /* records that had no room */
+	uint64_t lost;      /* records that had no room, or that a handler jumped away from */
 };
 
 struct ptw_lists {
@@ -78,9 +78,8 @@ struct ptw_writer {
 	uint64_t serial;
 	uint64_t sequence; /* of the next list */
 	uint64_t freed_seen;
-	uintptr_t frame; /* stack address of the outermost put under way */
+	uintptr_t frame;   /* stack address of the outermost put under way; 0 none */
 	uint32_t tid;
-	uint32_t depth;    /* puts under way: one, and those of handlers that interrupted it */
 	uint32_t pending;  /* size of the outermost put's record while its place may have no size word */
 	uint32_t dropping; /* the consumer was given up until it frees a list */
 	int liveness;      /* descriptor whose hang-up says that the consumer is gone; -1 none */

@@ -228,10 +228,12 @@ static void handlers_that_log_corrupt_nothing(void)
 		else
 			break;
 	alarm_never();
+	put(&interrupted, 1 << 8, 1); /* makes visible what a handler logged in the last moment of another put */
+	wanted++;
 	totals(&good, &open, &lost, &attempts);
 	CHECK(handled > 0 && open == 0 && lost == 0);
 	CHECK(good == wanted + handled && attempts == good);
-	CHECK(interrupted.depth == 0 && interrupted.list->committed == interrupted.list->reserved);
+	CHECK(interrupted.frame == 0 && interrupted.list->committed == interrupted.list->reserved);
 }
 
 static void handlers_that_jump_away_cost_one_record_at_most(void)
@@ -250,11 +252,12 @@ static void handlers_that_jump_away_cost_one_record_at_most(void)
 	}
 	alarm_never();
 	put(&interrupted, 1 << 8, 1);
+	wanted++;
 	totals(&good, &open, &lost, &attempts);
-	CHECK(jumps > 0 && lost == 0);
+	CHECK(jumps > 0 && lost <= jumps && attempts == good + lost);
 	CHECK(good + open <= attempts + jumps);
 	CHECK(open <= jumps && good <= attempts && good + jumps >= wanted + handled);
-	CHECK(interrupted.depth == 0 && interrupted.list->committed == interrupted.list->reserved);
+	CHECK(interrupted.frame == 0 && interrupted.list->committed == interrupted.list->reserved);
 }
 
 /* --- death --- */

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ptweave.data import Bundle, Clocks, Ledger, Manifest
@@ -41,18 +42,20 @@ class Traced:
     out: bytes
     err: str
 
-    def thunks(self) -> list[dict[str, object]]:
+    def table(self) -> pa.Table:
         """Decoded thunks, in thread order."""
         decode_thunks(self.bundle)
-        rows: list[dict[str, object]] = pq.read_table(self.bundle.decoded / "thunks.parquet").to_pylist()
+        return pq.read_table(self.bundle.decoded / "thunks.parquet")
+
+    def thunks(self) -> list[dict[str, object]]:
+        """The same as rows."""
+        rows: list[dict[str, object]] = self.table().to_pylist()
         return rows
 
     def operations(self) -> dict[str, int]:
         """How often each operation stands in the lists."""
-        counts: dict[str, int] = {}
-        for row in self.thunks():
-            counts[str(row["operation"])] = counts.get(str(row["operation"]), 0) + 1
-        return counts
+        counts = self.table()["operation"].value_counts().to_pylist()
+        return {one["values"]: one["counts"] for one in counts}
 
 
 def new_bundle(folder: Path, name: str = "run.ptw") -> Bundle:

@@ -106,7 +106,8 @@ def test_create_and_join(bundle: Bundle) -> None:
 def test_a_fork_child_begins_with_its_parents_clock(bundle: Bundle) -> None:
     a, b = List(0), List(1, bytearray(header(1, pid=101, tid=101, image=1)))
     a.data[:] = header(0, pid=100, tid=100)
-    a.add(OP.START, 0).add(OP.FORK, 10, result=101, version=3, argument=101).add(OP.MUTEX_UNLOCK, 30, obj=MUTEX, version=1)
+    a.add(OP.START, 0).add(OP.FORK, 10, result=101, version=3, argument=101)
+    a.add(OP.MUTEX_UNLOCK, 30, obj=MUTEX, version=1)
     b.add(OP.START, 12, version=3, argument=100).add(OP.MUTEX_LOCK, 40, obj=MUTEX, version=1)
     found = decode(bundle, a, b)
     assert clocks(found[1]) == [[1, 1], [1, 2]]  # the mutex is another one: memory was copied

@@ -14,8 +14,8 @@ object: for a release the version it made, for an acquire the version it saw (it
 0 when there is none, or the object found no place in the process's table.
 `flags`: bits 0–7 the kind of handshake (`ptweave.data.handshake.Hello`), bits 8–31 the process image's number in the
 run: objects, versions and serials below mean the same within one image.
-`lost` counts records that had no room. Bit 0 of a record's `size` is set while it is being written: a record that
-still has it was never finished, and its content means nothing.
+`lost` counts records that had no room, or that a signal handler jumped away from. Bit 0 of a record's `size` is set
+while it is being written: a record that still has it was never finished, and its content means nothing.
 
 `result` is 0 or the error number (errno for semaphores); the child's pid or −errno for fork; −1 for
 PTHREAD_BARRIER_SERIAL_THREAD. `stack` holds return addresses; of a frame that a signal interrupted, one more than the
@@ -23,16 +23,16 @@ interrupted address, so that every element less one lies in the instruction that
 
 What `object`, `object_version` and `argument` are, where that is not the object, its version and 0:
 
-| operation | object | object_version | argument |
-|---|---|---|---|
-| start | pthread_t (0: a process or fork child) | serial of the create or fork that made it (0 unknown) | tid of its creator |
-| create | pthread_t | serial given to the new thread (0 failed) | tid of the new thread (0 unknown) |
-| join, detach | pthread_t | join: serial of the thread joined | tid of that thread |
-| exit | pthread_t | the thread's own serial | |
-| fork | 0 | serial of the fork (0 failed) | pid of the child (0 unknown) |
-| cond_wait, cond_timedwait | the condition | its version | the mutex |
-| cond_wait_begin, cond_relock | the mutex | its version | the condition |
-| barrier_arrive, barrier_wait | the barrier | arrivals up to then | its count (0 unknown); barrier_wait: bit 63 set in the thread that got PTHREAD_BARRIER_SERIAL_THREAD |
+    start           pthread_t (0: a fork child); serial of the create or fork that made it (0 unknown); creator's tid
+    create          pthread_t; serial given to the new thread (0 failed); its tid (0 unknown)
+    join            pthread_t; serial of the thread joined (0 unknown or failed); its tid
+    detach          pthread_t; 0; tid of that thread
+    exit            pthread_t; the thread's own serial; 0
+    fork            0; serial of the fork (0 failed); pid of the child (0 unknown)
+    cond_wait, cond_timedwait       the condition; its version; the mutex
+    cond_wait_begin, cond_relock    the mutex; its version; the condition
+    barrier_arrive  the barrier; the version this arrival made; its count (0 unknown)
+    barrier_wait    the barrier; arrivals up to then; its count, with bit 63 set in the serial thread
 
 A barrier's versions begin a generation at a multiple of its count: (version − 1) // count numbers it.
 """

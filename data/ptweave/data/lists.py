@@ -53,6 +53,6 @@ LIST_DTYPE = np.dtype([
     ("committed", "<u8"),  # bytes below which every record is finished
     ("count", "<u8"),  # records finished
     ("attempts", "<u8"),  # records wanted
-    ("lost", "<u8"),  # records that had no room
+    ("lost", "<u8"),  # records that had no room, or that a signal handler jumped away from
 ])
 assert LIST_DTYPE.itemsize == 64

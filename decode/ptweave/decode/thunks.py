@@ -31,6 +31,8 @@ SLACK_SECONDS = 0.001
 """How far all other threads must be beyond a wait before its release counts as missing."""
 SLACK_TICKS = 3_000_000
 """The same where the TSC's rate is not known."""
+GROUP_BYTES = 64 << 20
+"""Rows held back for one row group."""
 ACQUIRE, RELEASE = 1, 2
 _NAME = re.compile(r"(0|[1-9][0-9]{0,6})\.evl")
 _OPERATIONS = pa.array([None, *(operation.name.lower() for operation in Operation)], pa.string())
@@ -142,7 +144,7 @@ def _record_batch(batch: Any) -> pa.RecordBatch:
 
 
 def _in_thread_order(spool: Path, where: dict[int, list[int]]) -> Iterator[pa.RecordBatch]:
-    with pa.memory_map(str(spool)) as source:
+    with pa.OSFile(str(spool), "rb") as source:
         reader = pa.ipc.open_file(source)
         for thread in sorted(where):
             for index in where[thread]:
@@ -152,13 +154,15 @@ def _in_thread_order(spool: Path, where: dict[int, list[int]]) -> Iterator[pa.Re
 def _write(batches: Iterator[pa.RecordBatch], path: Path) -> None:
     partial = path.with_name(f".{path.name}.partial")
     pending: list[pa.RecordBatch] = []
+    size = 0
     with pq.ParquetWriter(str(partial), DECODED_THUNKS, compression="zstd", compression_level=1,
                           use_dictionary=["thread", "operation"]) as writer:
         for batch in batches:
             pending.append(batch)
-            if sum(one.nbytes for one in pending) >= 64 << 20:
+            size += batch.nbytes
+            if size >= GROUP_BYTES:
                 writer.write_table(pa.Table.from_batches(pending, DECODED_THUNKS), row_group_size=ROW_GROUP)
-                pending = []
+                pending, size = [], 0
         if pending:
             writer.write_table(pa.Table.from_batches(pending, DECODED_THUNKS), row_group_size=ROW_GROUP)
     partial.replace(path)

@@ -102,7 +102,7 @@ class ThreadLog:
     stored: int = 0
     attempts: int = 0
     lost: int = 0
-    corrupt: bool = False
+    corrupt: bool = False  # a descriptor contradicted itself: that list was not copied
     ended: bool = False
 
     @classmethod
@@ -121,12 +121,14 @@ class ThreadLog:
 
     def account(self, ledger: Ledger) -> None:
         """Add this section to `dependence/<thread>`: produced is the producer's own count of attempts."""
-        lost = {"no room": self.lost}
+        lost = {"dropped": self.lost}
         missing = self.attempts - self.stored - self.lost
         if self.file.broken:
             kept = self._kept()
             lost["not written"] = max(0, self.attempts - self.lost - kept)
             self.stored = kept
+        elif self.corrupt:
+            lost["corrupt"] = max(0, missing)
         elif 0 < missing <= UNFINISHED_LIMIT:
             lost["unfinished"] = missing
         ledger.add(f"dependence/{self.thread}", "events", stored=self.stored, lost=lost, produced=self.attempts)
@@ -188,29 +190,31 @@ class SharedLists:
         order = np.lexsort((lists["sequence"], lists["serial"]))
         for index in order[states[order] != ListState.FREE]:
             log = logs.get(int(lists["serial"][index]))
-            if log is not None and not log.corrupt and (final or int(lists["sequence"][index]) == log.sequence):
+            if log is not None and (final or int(lists["sequence"][index]) == log.sequence):
                 self._drain_list(int(index), int(states[index]), lists[index], log, final)
 
     def _drain_list(self, index: int, state: int, one: np.void, log: ThreadLog, final: bool) -> None:
-        base = LISTS_DATA + index * LIST_SIZE
-        reserved, committed = min(int(one["reserved"]), LIST_SIZE), int(one["committed"])
-        if committed > reserved or committed % 8 or committed < log.drained:
-            log.corrupt = True
-            return
+        base, committed = LISTS_DATA + index * LIST_SIZE, int(one["committed"])
+        # an open list's fields were read while they changed: more may be committed than seemed reserved before
+        used = max(min(int(one["reserved"]), LIST_SIZE), min(committed, LIST_SIZE))
+        whole = committed <= LIST_SIZE and committed % 8 == 0 and committed >= log.drained
         try:
-            if committed > log.drained:
+            if not whole:
+                log.corrupt = True
+            elif committed > log.drained:
                 log.file.append(self._data[base + log.drained:base + committed])
                 log.drained = committed
-            if state == ListState.OPEN and final:
-                self._read_tail(base, committed, reserved, log)
+            if whole and state == ListState.OPEN and final:
+                self._read_tail(base, committed, used, log)
         finally:
             if state != ListState.OPEN or final:
                 log.attempts += int(one["attempts"])
                 log.lost += int(one["lost"])
-                log.stored += len(finished(self._data, base, base + reserved)) if final else int(one["count"])
+                if whole:
+                    log.stored += len(finished(self._data, base, base + used)) if final else int(one["count"])
                 log.sequence, log.drained = int(one["sequence"]) + 1, 0
                 if not final:
-                    self._free(index, reserved)
+                    self._free(index, used)
                 if state == ListState.LAST:
                     log.end()
 
