@@ -52,7 +52,8 @@ def kernel_formats() -> str:
     script = "cd {} && tail -n +1 sys_enter_*/format"
     for folder in FORMATS:
         if folder.is_dir():
-            return subprocess.run(["sh", "-c", script.format(folder)], capture_output=True, text=True, check=True).stdout
+            words = ["sh", "-c", script.format(folder)]
+            return subprocess.run(words, capture_output=True, text=True, check=True).stdout
     mounting = "mount -t tracefs tracefs /mnt && " + script.format("/mnt/events/syscalls")
     done = subprocess.run(["unshare", "--mount", "sh", "-c", mounting], capture_output=True, text=True, check=False)
     if done.returncode != 0:
