@@ -10,7 +10,7 @@ from pathlib import Path
 
 from build_tools import cffi_extension, fail, fresh, mark, run
 
-REMEDY = "apt-get install clang llvm libbpf-dev linux-libc-dev gcc"
+REMEDY = "apt-get install clang libbpf-dev linux-libc-dev gcc python3-dev"
 
 BPF_FLAGS = ("-target", "bpf", "-mcpu=v3", "-g", "-O2", "-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter")
 """-g: its BTF is what the loader fits the program to the kernel with."""

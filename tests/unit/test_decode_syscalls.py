@@ -194,14 +194,18 @@ def test_a_recording_cut_off_in_the_middle_is_read_to_its_last_whole_batch(tmp_p
     bundle = make_bundle(tmp_path, Run(rows=rows))
     path = bundle.events / "syscalls.arrow"
     whole = path.read_bytes()
-    counts = set()
+    counts, cut = set(), 0
     for size in [*range(0, len(whole), 37), len(whole)]:
         path.write_bytes(whole[:size])
         try:
             counts.add(decode_syscalls(bundle))
+            ledger = bundle.ledger()
+            cut += "syscalls/recording" in ledger and ledger["syscalls/recording"].total_lost
         except BadInput:
             assert size < 1500  # not even the schema is there
     assert counts == set(range(0, 71, 7))
+    assert cut > len(whole) // 37 // 2
+    assert "syscalls/recording" not in bundle.ledger() or bundle.ledger()["syscalls/recording"].total_lost == 0
 
 
 def test_what_is_no_recording_is_refused(tmp_path: Path) -> None:

@@ -180,12 +180,14 @@ SYSCALLS = Table("syscalls", "a system call the program made", (
     Column("number", _I32, "", "x86-64 system call number"),
     Column("name", _STR, "", "its name", dictionary=True),
     Column("args", pa.list_(_U64), "", "its arguments, as many as the call has"),
-    Column("paths", pa.list_(_STR), "", "path arguments, in argument order; null elements could not be read"),
+    Column("paths", pa.list_(_STR), "", "path arguments, in argument order, bytes that are no UTF-8 as "
+           "\\xNN; null elements are unknown, or the program passed none"),
     Column("result", _I64, "", "what it returned; null when it never did"),
     Column("errno", _STR, "", "errno's name when it failed", dictionary=True),
     Column("ip", _U64, "address", "address of the system-call instruction; null unknown"),
-    Column("source", _STR, "", "kernel: seen by the kernel; engine: answered by the soft engine; "
-           "both: engine's log and the kernel agree", dictionary=True),
+    Column("source", _STR, "", "both: the soft engine's log and the kernel agree; engine: the log alone has "
+           "it (the engine answered it, or the kernel's record is missing); kernel: there is no log of it",
+           dictionary=True),
     _PLACED,
 ), ("thread", "seq"))
 
@@ -251,7 +253,11 @@ RAW_SYSCALLS = pa.schema([
     pa.field("paths", pa.list_(pa.binary())),  # bytes as the kernel saw them; null could not be read
     pa.field("result", pa.int64()),
 ], metadata={b"ptweave.raw_syscalls": b"1"})
-"""`events/syscalls.arrow` (Arrow IPC *stream*): every call of the pid tree as the kernel saw it, in exit order."""
+"""`events/syscalls.arrow` (Arrow IPC *stream*): every call of the pid tree as the kernel saw it, in exit order.
+
+A call that was refused before it began (seccomp) has t_enter = t_exit. A path of 4096 bytes is the beginning of one
+that is longer than the kernel takes.
+"""
 
 DECODED_SYSCALLS = pa.schema([
     pa.field("thread", pa.int32()),  # null: the task has no thread number (it never ran traced code)

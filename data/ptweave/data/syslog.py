@@ -11,6 +11,7 @@ A file is a sequence of 96-byte little-endian records:
     i64 result                 as the program saw it in rax
     u64 ip                     address of the system-call instruction
     u32 number, u32 flags      bit 0: the engine answered it without asking the kernel the same thing
+                               bit 1: a signal interrupted it and its instruction runs again: a later record
     u64 args[6]
     u64 stream                 trace bytes written when the call was made (offset in the .pt file)
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import bisect
 import mmap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -109,32 +109,48 @@ class TaskTable:
         return thread
 
 
-def read_batches(path: Path) -> Iterator[pa.RecordBatch]:
-    """Batches of a recording, to the last whole one: a recorder that was killed leaves half a batch at the end.
+class Recording:
+    """A recording, read batch by batch to its last whole one: a recorder that was killed leaves half a one behind.
 
-    Raises BadInput when the file is none of ours, or what it holds is malformed.
+    `cut_off` tells, once all batches are read, whether that is so.
     """
-    with pa.OSFile(str(path), "rb") as source:
-        if source.size() == 0:
-            return
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.cut_off = False
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """Raises BadInput when the file is none of ours, or what it holds is malformed."""
+        with pa.OSFile(str(self._path), "rb") as source:
+            if source.size() == 0:
+                return
+            yield from self._batches(self._open(source))
+
+    def _open(self, source: pa.NativeFile) -> pa.ipc.RecordBatchStreamReader:
         try:
             reader = pa.ipc.open_stream(source)
         except (OSError, pa.ArrowException) as error:
-            raise BadInput(f"is no recording of system calls ({error})", where=str(path),
+            raise BadInput(f"is no recording of system calls ({error})", where=str(self._path),
                            remedy="record the run again") from error
         version = (reader.schema.metadata or {}).get(b"ptweave.raw_syscalls")
         if version != b"1" or not reader.schema.equals(RAW_SYSCALLS):
             raise BadInput(f"holds other columns than system calls of version 1 (it says {version!r})",
-                           where=str(path), remedy="use a newer ptweave")
+                           where=str(self._path), remedy="use a newer ptweave")
+        return reader
+
+    def _batches(self, reader: pa.ipc.RecordBatchStreamReader) -> Iterator[pa.RecordBatch]:
         while True:
             try:
                 batch = reader.read_next_batch()
-            except (StopIteration, OSError, pa.ArrowException):
+            except StopIteration:
+                return
+            except (OSError, pa.ArrowException):
+                self.cut_off = True
                 return
             try:
                 batch.validate(full=True)
             except pa.ArrowException as error:
-                raise BadInput(f"holds a malformed batch ({error})", where=str(path),
+                raise BadInput(f"holds a malformed batch ({error})", where=str(self._path),
                                remedy="record the run again") from error
             yield batch
 
@@ -257,7 +273,7 @@ class Spill:
     def _file(self, thread: int) -> Path:
         return self._folder / f"{thread}.rows"
 
-    def fill(self, batches: Iterator[pa.RecordBatch], tasks: TaskTable) -> None:
+    def fill(self, batches: Iterable[pa.RecordBatch], tasks: TaskTable) -> None:
         """Read the recording once."""
         for batch in batches:
             rows = to_rows(batch)

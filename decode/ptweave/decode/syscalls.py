@@ -32,7 +32,7 @@ from ptweave.data.manifest import Clocks
 from ptweave.data.schemas import DECODED_SYSCALLS, ROW_GROUP
 from ptweave.data.syslog import SYSLOG_DTYPE
 from ptweave.decode._join import ffi, lib
-from ptweave.decode.raw_syscalls import NO_THREAD, ROW_RETURNED, MappedRows, Rows, Spill, TaskTable, read_batches
+from ptweave.decode.raw_syscalls import NO_THREAD, ROW_RETURNED, MappedRows, Recording, Rows, Spill, TaskTable
 from ptweave.decode.syscall_columns import KERNEL, Calls, to_batch
 
 _BLOCK = 1 << 17
@@ -64,18 +64,19 @@ def decode_syscalls(bundle: Bundle, ledger: Ledger | None = None) -> int:
     counts = Counts()
     target = bundle.decoded / "syscalls.parquet"
     partial = target.with_name(target.name + ".partial")
-    recording = bundle.events / "syscalls.arrow"
+    path = bundle.events / "syscalls.arrow"
+    recording = Recording(path) if path.exists() else None
     logs = {int(path.stem): path for path in bundle.trace.glob("*.sys") if path.stem.isdecimal()}
     tasks = TaskTable.load(bundle.sideband, bundle.manifest.clocks)
     with tempfile.TemporaryDirectory(dir=bundle.decoded, prefix=".syscalls-") as scratch:
         spill = Spill(Path(scratch))
         with closing(spill.paths), _Writer(partial) as writer:
-            spill.fill(read_batches(recording) if recording.exists() else iter(()), tasks)
+            spill.fill(recording or (), tasks)
             for calls in _all_calls(bundle.manifest.clocks, logs, tasks, spill, counts):
                 writer.write(to_batch(calls, spill.paths))
     partial.replace(target)
     own = ledger if ledger is not None else bundle.ledger()
-    _account(own, counts, recorded=recording.exists())
+    _account(own, counts, recording)
     if ledger is None:
         bundle.save_ledger(own)
     return counts.rows
@@ -345,16 +346,17 @@ class _Writer:
             self._path.unlink(missing_ok=True)
 
 
-def _account(ledger: Ledger, counts: Counts, *, recorded: bool) -> None:
+def _account(ledger: Ledger, counts: Counts, recording: Recording | None) -> None:
     """Set the streams of this stage; running it again replaces them."""
-    for name, stored, lost in (
-        ("syscalls", counts.rows, {}),
-        ("syscalls/engine_own", counts.engine_own, {}),
-        ("syscalls/joined", counts.joined, {"no_kernel_row": counts.no_kernel_row if recorded else 0}),
+    for name, unit, stored, lost in (
+        ("syscalls", "calls", counts.rows, {}),
+        ("syscalls/engine_own", "calls", counts.engine_own, {}),
+        ("syscalls/joined", "calls", counts.joined, {"no_kernel_row": counts.no_kernel_row if recording else 0}),
+        ("syscalls/recording", "batches", 0, {"cut_off": int(recording is not None and recording.cut_off)}),
     ):
         if name in ledger:
             stream = ledger[name]
             stream.produced = stream.stored = 0
             stream.lost.clear()
         if name == "syscalls" or stored or any(lost.values()):
-            ledger.add(name, "calls", stored=stored, lost=lost)
+            ledger.add(name, unit, stored=stored, lost=lost)

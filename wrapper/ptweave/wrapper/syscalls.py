@@ -98,22 +98,25 @@ class SyscallRecorder:
         if not _OBJECT.exists():
             raise MachineLacks("the BPF programs are not built", where=str(_OBJECT),
                                remedy="install clang and libbpf-dev, and build ptweave again")
-        order = [Variant.TYPED, Variant.RAW] if self._options.variant is Variant.AUTO else [self._options.variant]
-        for variant in order:
+        self._open_file()
+        try:
+            self._begin()
+        except BaseException:
+            self._close_file()
+            raise
+
+    def _begin(self) -> None:
+        """Create and start the recorder, with the first kind of programs that the kernel takes."""
+        wanted = self._options.variant
+        for variant in (Variant.TYPED, Variant.RAW) if wanted is Variant.AUTO else (wanted,):
             error = self._create(variant)
             if error == 0:
-                self.variant = variant
-                break
-        else:
-            raise explain_failure(-error, self._ffi.string(self._lib.ptw_recorder_trouble()).decode(errors="replace"))
-        try:
-            self._open_file()
-            error = self._lib.ptw_recorder_start(self._recorder)
-            if error:
-                raise explain_failure(-error, "the programs could not be attached")
-        except BaseException:
-            self._destroy()
-            raise
+                error = int(self._lib.ptw_recorder_start(self._recorder))
+                if error == 0:
+                    self.variant = variant
+                    return
+                self._destroy()
+        raise explain_failure(-error, self._ffi.string(self._lib.ptw_recorder_trouble()).decode(errors="replace"))
 
     def follow(self, pid: int) -> None:
         """Record the process `pid` and all that it will create. Raises MachineLacks when it is gone."""
