@@ -14,6 +14,12 @@ from support.random_program import random_run
 from support.trace_bundle import Decoded, TraceBundle
 
 
+@pytest.fixture(scope="module")
+def oracle(tmp_path_factory: pytest.TempPathFactory) -> Oracle:
+    """libipt's instruction decoder, compiled once."""
+    return Oracle(tmp_path_factory.mktemp("oracle"))
+
+
 def addresses(decoded: Decoded) -> list[int]:
     """Every executed address, from the tables."""
     parts = list(Expansion(decoded.bundle).addresses(0))
