@@ -15,6 +15,7 @@
 #include "evl_heap.h"
 #include "evl_operation.h"
 #include "evl_rows.h"
+#include "evl_time.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -25,7 +26,8 @@ enum {
 	GREATEST_BATCH = 1 << 20,
 	NOBODY = -1,
 	LIFE = 1, /* kinds of keys in `lives`: (image, serial) of a thread, */
-	BIRTH = 2, /* (tid, serial) of a fork */
+	BIRTH = 2, /* (tid, serial) of a fork; */
+	CUT = 3,   /* (image, 0): its threads that were cut short */
 };
 
 /* A thread from its create (or a process from its fork) to its end. */
@@ -33,6 +35,7 @@ struct life {
 	struct evl_clock *birth; /* published by its creator */
 	struct evl_clock *death; /* its last clock */
 	int32_t waiting;
+	uint32_t cut;
 };
 
 enum state { READY, STALLED, ENDED };
@@ -53,6 +56,8 @@ struct thread {
 	int32_t *queue;       /* the list it waits in */
 	int32_t next_waiting;
 	int32_t thunks;
+	bool begun;  /* a section was read */
+	bool exited; /* its last record in this image is its exit */
 	uint32_t stamp; /* entries of the heaps with another one are old */
 };
 
@@ -213,9 +218,14 @@ static void leave_queue(struct evl_decoder *d, struct thread *t)
 /* The thread's life in its image is over: who joins it may go on. */
 static int end_life(struct evl_decoder *d, struct thread *t)
 {
-	struct life *life = t->life;
+	struct life *life = t->life, *cut;
 	t->life = NULL;
 	t->arrived = NULL;
+	if (!t->exited) {
+		if (!(cut = life_of(d, CUT, t->section.image, 0)))
+			return -ENOMEM;
+		cut->cut++;
+	}
 	if (!life || life->death)
 		return 0;
 	life->death = evl_vector_publish(&t->clock);
@@ -226,13 +236,18 @@ static int end_life(struct evl_decoder *d, struct thread *t)
 static int advance(struct evl_decoder *d, struct thread *t)
 {
 	for (;;) {
-		int item = evl_file_next(&t->file, &t->section, &t->record);
+		struct evl_section section;
+		int item = evl_file_next(&t->file, &section, &t->record);
 		if (item < 0)
 			return item;
 		if (item == EVL_IS_SECTION || item == EVL_END) {
-			int error = end_life(d, t);
+			int error = t->begun ? end_life(d, t) : 0;
 			if (error)
 				return error;
+			t->begun = true;
+			t->exited = false;
+			if (item == EVL_IS_SECTION)
+				t->section = section;
 		}
 		if (item == EVL_END) {
 			t->state = ENDED;
@@ -242,6 +257,7 @@ static int advance(struct evl_decoder *d, struct thread *t)
 		if (item == EVL_IS_RECORD)
 			break;
 	}
+	t->exited = t->record.operation == EVL_OP_EXIT;
 	uint64_t key = evl_is_release(&t->record) ? t->record.enter : t->record.leave;
 	if (key > t->key)
 		t->key = key;
@@ -250,15 +266,19 @@ static int advance(struct evl_decoder *d, struct thread *t)
 
 /* --- decoding one record ------------------------------------------------------------------------------------------ */
 
-static int64_t to_ns(const struct evl_clocks *c, uint64_t tsc)
+/* Releases up to `version` are not in the lists. The end of a process cuts its other threads short: each may have made
+ * one release that it did not come to log, and those are not missing. */
+static int note_gap(struct evl_decoder *d, const struct thread *t, const struct evl_object *object, uint64_t version)
 {
-	__int128 span = (__int128)c->tsc1 - c->tsc0, time = (__int128)c->t1 - c->t0;
-	if (span <= 0 || time < 0 || time > INT64_MAX / 2)
-		return c->t0;
-	__int128 product = ((__int128)tsc - c->tsc0) * time, quotient = product / span;
-	if (product % span < 0)
-		quotient--; /* floor */
-	return (int64_t)((uint64_t)c->t0 + (uint64_t)quotient);
+	struct life *cut = life_of(d, CUT, t->section.image, 0);
+	if (!cut)
+		return -ENOMEM;
+	uint64_t gap = version - object->done;
+	if (gap > cut->cut)
+		d->missing++;
+	else
+		cut->cut -= (uint32_t)gap;
+	return 0;
 }
 
 static int join(struct evl_decoder *d, struct thread *t, const struct evl_record *r)
@@ -283,7 +303,9 @@ static int join(struct evl_decoder *d, struct thread *t, const struct evl_record
 	bool exact;
 	struct evl_clock *clock = evl_object_acquire(object, version, evl_reads(r->operation), &exact);
 	if (version > object->done) {
-		d->missing++;
+		int error = note_gap(d, t, object, version);
+		if (error)
+			return error;
 		object->done = version;
 	}
 	d->inexact += !exact;
@@ -315,10 +337,10 @@ static int publish(struct evl_decoder *d, struct thread *t, const struct evl_rec
 		return -ENOMEM;
 	if (r->version == 0)
 		return 0;
-	if (r->version > object->done + 1)
-		d->missing++;
 	bool write = true;
-	int error = 0;
+	int error = r->version > object->done + 1 ? note_gap(d, t, object, r->version - 1) : 0;
+	if (error)
+		return error;
 	if (r->operation == EVL_OP_RWUNLOCK) {
 		write = object->writer == (int32_t)t->index;
 		if (write)
@@ -352,7 +374,7 @@ static int decode(struct evl_decoder *d, struct thread *t)
 		error = evl_vector_set(&t->clock, t->index, (uint32_t)t->thunks + 1);
 	if (error)
 		return error;
-	int64_t enter = to_ns(&d->clocks, r->enter);
+	int64_t enter = evl_to_ns(&d->clocks, r->enter);
 	struct evl_row row = {
 		.thunk = t->thunks++,
 		.operation = r->operation,
@@ -360,7 +382,7 @@ static int decode(struct evl_decoder *d, struct thread *t)
 		.object = r->object,
 		.result = r->result,
 		.t = enter,
-		.wait = r->leave > r->enter ? (int64_t)((uint64_t)to_ns(&d->clocks, r->leave) - (uint64_t)enter) : 0,
+		.wait = r->leave > r->enter ? (int64_t)((uint64_t)evl_to_ns(&d->clocks, r->leave) - (uint64_t)enter) : 0,
 		.tsc = r->enter,
 		.marker = t->section.marker,
 	};
