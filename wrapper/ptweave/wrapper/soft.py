@@ -36,6 +36,7 @@ ENGINE = Path(__file__).resolve().parent / "_engine"
 TOOL = "ptsoft-amd64-linux"
 REMEDY = "build it: apt-get install valgrind gcc, then python3 hatch_build.py (or make)"
 READ_MAX = 16 << 20
+STREAMS_MAX = 1 << 22  # pids a Linux system can have
 
 
 class SoftEngine:
@@ -231,6 +232,8 @@ class Spool:
         space.maps.append(FileMap(file, offset, epoch, row))
 
     def _take_thread(self, space: _Space, number: int, tid: int, creator: int, tsc: int) -> None:
+        if number in space.streams or number >= STREAMS_MAX:
+            return
         tid &= 0x7fffffff
         creator = (creator or space.state.parent_tid) & 0x7fffffff
         thread = self._tasks.start(space.pid, tid, tsc, creator)

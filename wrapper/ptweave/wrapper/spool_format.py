@@ -22,6 +22,7 @@ PROCESS_MAGIC = b"PWTPSOP1"
 THREAD_MAGIC = b"PWTPSOT1"
 SYSCALL_SIZE = 96
 PATH_MAX = 4096
+OFFSET_MAX = (1 << 63) - 1
 
 
 class Began(IntEnum):
@@ -142,7 +143,11 @@ class ThreadState:
     @property
     def buffered(self) -> int:
         """Bytes behind them that are in its buffer."""
-        size = {Hold.WRITING: self.pos - self.start, Hold.VOID: self.end - self.window}.get(Hold(self.hold), 0)
+        size = 0
+        if self.hold == Hold.WRITING:
+            size = self.pos - self.start
+        elif self.hold == Hold.VOID:
+            size = self.end - self.window
         return size if 0 <= size <= BUFFER else 0
 
     @property
@@ -200,6 +205,8 @@ def parse_records(data: bytes) -> Iterator[tuple[Record | None, int]]:
 
 def read_at(path: Path, offset: int, size: int) -> bytes:
     """Up to `size` bytes of a regular file, symbolic links refused; nothing when it is not there."""
+    if offset + size > OFFSET_MAX:
+        return b""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

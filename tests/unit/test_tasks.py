@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: MIT
+"""Thread numbers."""
+
+from __future__ import annotations
+
+from ptweave.wrapper.tasks import TaskRegistry
+
+
+def test_numbers_are_dense_in_order_of_appearance() -> None:
+    tasks = TaskRegistry()
+    assert [tasks.start(10, 10, 1), tasks.start(10, 11, 2, 10), tasks.start(20, 20, 3, 11)] == [0, 1, 2]
+    assert [task.parent_tid for task in tasks.tasks] == [0, 10, 11]
+
+
+def test_a_live_task_keeps_its_number() -> None:
+    tasks = TaskRegistry()
+    assert tasks.start(10, 10, 1) == tasks.start(10, 10, 5, 3) == 0
+    assert tasks.tasks[0].tsc_start == 1
+    assert tasks.tasks[0].parent_tid == 3  # learnt later
+
+
+def test_a_pid_used_again_is_another_task() -> None:
+    tasks = TaskRegistry()
+    tasks.start(10, 10, 1)
+    tasks.exit(10, 10, 2)
+    assert tasks.lookup(10, 10) is None
+    assert tasks.start(10, 10, 3) == 1
+    assert tasks.lookup(10, 10) == 1
+    assert [task.tsc_end for task in tasks.tasks] == [2, 0]
+
+
+def test_the_end_of_an_unknown_task_is_nothing() -> None:
+    tasks = TaskRegistry()
+    tasks.exit(1, 1, 1)
+    assert tasks.tasks == []
+
+
+def test_live_tasks_of_a_process() -> None:
+    tasks = TaskRegistry()
+    tasks.start(10, 10, 1)
+    tasks.start(10, 11, 1)
+    tasks.start(20, 20, 1)
+    tasks.exit(10, 10, 2)
+    assert [task.tid for task in tasks.live(10)] == [11]
