@@ -173,7 +173,7 @@ def test_what_the_engine_lost_is_in_the_ledger(room: Room) -> None:
     fake.write(records_lost=3, code_lost=40, streams=4, streams_lost=1)
     room.finish()
     assert sorted((name, why, count) for name, why, count, _ in room.ledger.losses) == [
-        ("code", "disk full", 40), ("images", "gone before it could be copied", 1),
+        ("code", "disk full", 40), ("images", "gone, or no room for it", 1),
         ("processes", "no file could be made for it", 2), ("processes", "the engine cannot run it", 1),
         ("sideband", "disk full", 3), ("threads", "no file could be made for it", 1),
         ("threads", "the record of it is lost", 3)]
