@@ -30,6 +30,7 @@ root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: mounts, set-use
     "env | grep -v -e ^_= | sort", "trap 'echo caught; exit 3' TERM; kill -TERM $$; echo no",
     "readlink /proc/self/exe; nproc; cat /proc/self/comm", "ls /no/such/file; head -c x",
     "bash -c \"exec -a other bash -c 'echo \\$0'\"", "exec 3>&1; echo three >&3; exec false",
+    "LD_PRELOAD=libz.so.1 sh -c 'echo $LD_PRELOAD; env | grep -c -i -e valgrind -e ptsoft'",
     "no-such-command", "cd / && ls -d usr", "sleep 0.05 & wait; echo $?",
 ])
 def test_target_runs_as_without(tmp_path: Path, script: str) -> None:
@@ -229,6 +230,28 @@ def test_traces_through_chroot_and_other_users(tmp_path: Path) -> None:
     assert recording.status == 3
     assert len(threads(recording.bundle)) == 3
     check_exact(recording, tmp_path)
+
+
+@root
+def test_traces_a_program_that_another_user_executes(tmp_path: Path) -> None:
+    """Who may not even see the spool, or the engine, writes there all the same."""
+    script = ("import os, sys\npid = os.fork()\nif pid == 0:\n os.setgid(65534)\n os.setuid(65534)\n"
+              " os.execv('/bin/sh', ['other', '-c', 'id -u; echo $0; exit 4'])\n"
+              "sys.exit(os.waitpid(pid, 0)[1] >> 8)")
+    recording = record_all(["/usr/bin/python3", "-c", script], tmp_path, log=True)
+    assert (recording.status, recording.stdout) == (4, b"65534\nother\n")
+    check_exact(recording, tmp_path)
+    assert len(threads(recording.bundle)) == 3
+    assert recording.bundle.ledger().losses == []
+
+
+@root
+def test_a_program_that_cannot_reach_the_spool_runs_and_is_counted(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)  # the spool is closed to others then
+    script = "import os\nos.setuid(65534)\nos.execv('/bin/echo', ['echo', 'here'])"
+    recording = record_all(["/usr/bin/python3", "-c", script], tmp_path, log=True)
+    assert (recording.status, recording.stdout, recording.stderr) == (0, b"here\n", b"")
+    assert recording.bundle.ledger().losses == [("processes", "what it executed left no file", 1, "images")]
 
 
 def test_exec_keeps_the_thread_and_fork_makes_one(tmp_path: Path) -> None:

@@ -9,8 +9,9 @@
 
 #include "vg_core.h"
 
-/* The variable in which argv[0] comes along. */
-#define CLIENT_ENV_NAME "PTSOFT_ARGV0"
+/* Variables in which argv[0] and the descriptor of the spool folder come along. */
+#define CLIENT_ENV_NAME  "PTSOFT_ARGV0"
+#define CLIENT_ENV_SPOOL "PTSOFT_SPOOL"
 
 /* Clean the environment on the program's first stack; `sp` points to argc, nothing has run yet. */
 void client_env_clean(Addr sp);

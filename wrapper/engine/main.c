@@ -52,9 +52,11 @@ static void keep_messages(void)
 
 static void post_init(void)
 {
+   const HChar *inherited = VG_(getenv)(CLIENT_ENV_SPOOL); /* of an exec: never fail the program's for our sake */
+
    if (option_dir == NULL)
       VG_(fmsg_bad_option)("--pt-dir", "the spool folder is required\n");
-   if (!output_init(option_dir))
+   if (!output_init(option_dir, inherited != NULL ? (Int)VG_(strtoll10)(inherited, NULL) : -1) && inherited == NULL)
       VG_(fmsg_bad_option)(option_dir, "the spool folder cannot be opened\n");
    keep_messages();
    stream_init((struct stream_options){ (ULong)option_psb_kb << 10, option_ret, option_log });

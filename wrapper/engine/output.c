@@ -12,18 +12,29 @@ static Int call(UWord number, UWord a1, UWord a2, UWord a3, UWord a4)
    return sr_isError(result) ? -(Int)sr_Err(result) : (Int)sr_Res(result);
 }
 
-Bool output_init(const HChar *folder)
+static Bool is_folder(Int fd)
 {
-   Int fd = call(__NR_openat, (UWord)VKI_AT_FDCWD, (UWord)folder, VKI_O_RDONLY | PT_O_DIRECTORY, 0);
+   struct vg_stat stat;
 
+   return VG_(fstat)(fd, &stat) == 0 && VKI_S_ISDIR(stat.mode);
+}
+
+Bool output_init(const HChar *folder, Int inherited)
+{
+   Int fd = inherited;
+
+   if (fd < 0 || !is_folder(fd))
+      fd = call(__NR_openat, (UWord)VKI_AT_FDCWD, (UWord)folder, VKI_O_RDONLY | PT_O_DIRECTORY, 0);
    if (fd < 0)
       return False;
    folder_fd = VG_(safe_fd)(fd);
    return folder_fd >= 0;
 }
 
-Int output_folder(void)
+Int output_pass_on(void)
 {
+   if (folder_fd >= 0)
+      VG_(fcntl)(folder_fd, VKI_F_SETFD, 0);
    return folder_fd;
 }
 

@@ -13,17 +13,19 @@
 
 enum { OUTPUT_NAME = 64 };
 
-/* Open the spool folder. False: it cannot be opened. */
-Bool output_init(const HChar *folder);
+/* Use the spool folder: the descriptor `inherited` over an exec if that is one, else the one named `folder`. A
+   process that changed its user or root reaches it by descriptor only. False: it cannot be reached; nothing can be
+   stored then. */
+Bool output_init(const HChar *folder, Int inherited);
+
+/* The next exec keeps the descriptor. Returns it; -1 there is none. */
+Int output_pass_on(void);
 
 /* Open a file below the folder: VKI_O_* flags. Returns the descriptor or a negative errno. */
 Int output_open(const HChar *name, Int flags);
 
 /* Remove a file below the folder. */
 void output_remove(const HChar *name);
-
-/* Descriptor of the spool folder; -1 before output_init. */
-Int output_folder(void);
 
 /* Append `size` bytes behind the first `at` of a file, all or nothing. False: they could not be stored. */
 Bool output_append(const HChar *name, ULong at, const void *bytes, SizeT size);

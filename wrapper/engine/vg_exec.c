@@ -7,11 +7,13 @@
  *
  * Valgrind follows an exec through its launcher, which finds the tool for the program's architecture and names
  * itself to it in the environment. The launcher is an ordinary program: what is in LD_PRELOAD for the target would
- * run in it too. This tool is static and for one architecture, so it is its own launcher. Valgrind also takes the
- * path for argv[0]; the program's own choice goes along in the environment, and client_env.c puts it in place.
+ * run in it too. This tool is static and for one architecture, so it is its own launcher: /proc/self/exe, which can
+ * be executed wherever the file is and whoever the process is by then. Valgrind also takes the path for argv[0]; the
+ * program's own choice goes along in the environment, as the spool's descriptor does, and client_env.c cleans up.
  */
 #include "vg_core.h"
 #include "client_env.h"
+#include "output.h"
 #include "process.h"
 #include "sideband.h"
 
@@ -23,7 +25,11 @@ static const HChar *chosen_name;   /* argv[0] of the exec being made, if it is n
 
 HChar **__wrap_vgPlain_env_setenv(HChar ***environment, const HChar *name, const HChar *value)
 {
+   HChar descriptor[16];
+
    if (VG_(strcmp)(name, "VALGRIND_LIB") == 0) { /* set for a program that is followed, and for nothing else */
+      VG_(snprintf)(descriptor, sizeof descriptor, "%d", output_pass_on());
+      (void)__real_vgPlain_env_setenv(environment, CLIENT_ENV_SPOOL, descriptor);
       (void)__real_vgPlain_env_setenv(environment, "VALGRIND_LAUNCHER", VG_(name_of_launcher));
       if (chosen_name != NULL)
          (void)__real_vgPlain_env_setenv(environment, CLIENT_ENV_NAME, chosen_name);
@@ -87,7 +93,7 @@ Bool __wrap_vgPlain_should_we_trace_this_child(const HChar *exe, const HChar **a
    if (exe != NULL && argv != NULL && VG_(am_is_valid_for_client)((Addr)argv[0], 1, VKI_PROT_READ)
        && VG_(strcmp)(argv[0], exe) != 0)
       chosen_name = argv[0];
-   if (exe == NULL || can_run(exe, SCRIPT_DEPTH))
+   if (exe == NULL || (can_run(exe, SCRIPT_DEPTH) && VG_(access)(VG_(name_of_launcher), False, False, True) == 0))
       return __real_vgPlain_should_we_trace_this_child(exe, argv);
    sideband_put(PTSOFT_UNTRACED, (struct sideband_values){ { (ULong)VG_(gettid)() } }, exe);
    return False;

@@ -3,6 +3,7 @@
 
     run.json                  manifest (`ptweave.data.manifest`)
     trace/<thread>.pt         Intel PT packets of one thread, as recorded (SDM vol. 3, chapter 33)
+    trace/<thread>.psb        where its PSBs are: pairs of little-endian u64, offset and TSC (0 unknown), in order
     trace/<thread>.sys        the soft engine's log of the system calls the thread made (`ptweave.data.syslog`)
     sideband.arrow            maps, threads, slices (`ptweave.data.sideband`)
     dependence/<thread>.evl   event list of libtthread (`ptweave.data.evl`)

@@ -3,17 +3,20 @@
 
 The engine knows which calls are the program's (its own are visible to the kernel too) and makes some of them
 itself (brk, sigaction): this log is the truth about *which* calls the program made; the eBPF recorder adds
-what the kernel saw. The n-th record is the n-th system-call instruction in the thread's flow.
+what the kernel saw. The n-th record is the n-th system-call instruction (`syscall`, 0f 05) in the thread's flow. A
+call that a signal interrupted and that was made again has two records, as its instruction ran twice. The flow of a
+killed thread may end with an instruction that has no record yet, or the log with a record whose instruction is behind
+the last packet.
 
-A file is a sequence of 96-byte little-endian records:
+A file is a sequence of 96-byte little-endian records, in order; one that is all zero had no room on the disk:
 
     u64 tsc_enter, tsc_exit    TSC around the call; tsc_exit is 0 when it never returned
     i64 result                 as the program saw it in rax
     u64 ip                     address of the system-call instruction
-    u32 number, u32 flags      bit 0: the engine answered it without asking the kernel the same thing
-                               bit 1: a signal interrupted it and its instruction runs again: a later record
+    u32 number, u32 flags      bit 0: the engine answered it without asking the kernel the same thing;
+                               bit 1: interrupted, and made again (a later record): tsc_exit and result are 0
     u64 args[6]
-    u64 stream                 trace bytes written when the call was made (offset in the .pt file)
+    u64 stream                 offset in the .pt file, just behind the packets of the call (its TIP.PGD)
 """
 
 from __future__ import annotations

@@ -66,8 +66,17 @@ class SoftEngine:
                "--trace-children=yes", f"--pt-dir={spool.resolve()}"]
         if log:
             own.append("--pt-log=yes")
+        _open_to_all(spool)
         # the tool is its own launcher: it needs no other program and no library
-        return [tool, *own, *options, "--", *argv], {"VALGRIND_LAUNCHER": tool, "VALGRIND_LIB": str(self._folder)}
+        return [tool, *own, *options, "--", *argv], {"VALGRIND_LAUNCHER": "/proc/self/exe",
+                                                     "VALGRIND_LIB": str(self._folder)}
+
+
+def _open_to_all(spool: Path) -> None:
+    """Let a target that changes its user go on writing (it has the folder's descriptor). Nobody else can reach the
+    folder: that is, where the folder above it is closed to others; elsewhere the spool stays closed, too."""
+    if not spool.resolve().parent.stat().st_mode & 0o077:
+        spool.chmod(0o1733)
 
 
 @dataclass
@@ -84,6 +93,7 @@ class _Space:
     records_read: int = 0
     records: int = 0
     malformed: bool = False
+    untraced: int = 0
     tsc: int = 0
 
     @property
@@ -218,6 +228,7 @@ class Spool:
             case Kind.COMM:
                 self._row(space, SidebandKind.COMM, tsc, tid=value[0] & 0x7fffffff, detail=record.text)
             case Kind.UNTRACED:
+                space.untraced += 1
                 self.untraced.append(record.text)
             case Kind.SLICE | Kind.LOST | Kind.THREAD_EXIT:
                 stream = space.streams.get(value[0])
@@ -291,8 +302,11 @@ class Spool:
                          "malformed": sum(space.malformed for space in self._order)})
         ledger.add("code", "bytes", stored=sum(piece.size for space in self._order for piece in space.pieces),
                    lost={"disk full": sum(state.code_lost for state in states)})
+        vanished = sum(space.state.ended == Ended.EXECING and self._last_of[space.pid] is space
+                       and not space.untraced for space in self._order)
         ledger.add("processes", "images", stored=len(self._order),
-                   lost={"no file could be made for it": sum(state.children_lost for state in states),
+                   lost={"what it executed left no file": vanished,
+                         "no file could be made for it": sum(state.children_lost for state in states),
                          "the engine cannot run it": len(self.untraced)})
         unknown = sum(max(space.state.streams - len(space.streams) - space.state.streams_lost, 0)
                       for space in self._order)
