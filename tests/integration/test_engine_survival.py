@@ -275,6 +275,17 @@ def test_exec_keeps_the_thread_and_fork_makes_one(tmp_path: Path) -> None:
     assert [tsc for _, tsc in psbs] == sorted(tsc for _, tsc in psbs)
 
 
+def test_many_threads_at_once(tmp_path: Path) -> None:
+    """Each has files, buffers and a number of its own; the descriptors are the program's."""
+    program = compile_c("many_threads.c", tmp_path, "-pthread")
+    recording = record_all(["sh", "-c", f"ulimit -n 20; exec {program} 600"], tmp_path, log=True)
+    assert (recording.status, recording.stdout) == (0, b"600 threads\n"), recording.messages
+    assert len(threads(recording.bundle)) == 601
+    assert recording.bundle.ledger().losses == []
+    for thread in (1, 300, 600):
+        assert decode(recording.bundle, thread, tmp_path)[0].errors == 0
+
+
 def test_engine_that_is_not_built_says_so(tmp_path: Path) -> None:
     with pytest.raises(MachineLacks) as error:
         SoftEngine(tmp_path).version()

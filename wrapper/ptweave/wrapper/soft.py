@@ -63,7 +63,7 @@ class SoftEngine:
         self.version()
         tool = str(self._folder / TOOL)
         own = ["--tool=ptsoft", "-q", "--command-line-only=yes", "--fair-sched=yes", "--vgdb=no",
-               "--trace-children=yes", f"--pt-dir={spool.resolve()}"]
+               "--trace-children=yes", "--max-threads=1024", f"--pt-dir={spool.resolve()}"]
         if log:
             own.append("--pt-log=yes")
         _open_to_all(spool)
@@ -124,8 +124,8 @@ class Spool:
         """Read what the engine wrote since the last time; keep images of files that ran."""
         found = self._new_prefixes()
         for space in self._order:
-            if not space.done or space.state.ended == Ended.EXECING:
-                self._drain(space)
+            if not space.done or (space.state.ended == Ended.EXECING and self._last_of[space.pid] is space):
+                self._drain(space)  # an exec that failed goes on
         begun = [(state, prefix) for prefix in found if (state := self._process_state(prefix)) is not None]
         for state, prefix in sorted(begun, key=lambda one: (one[0].tsc_begin, one[1])):
             self._begin(prefix, state)
