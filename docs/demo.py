@@ -73,7 +73,7 @@ def sizes() -> None:
         print(f"{name:<28}{size / 1e6:>10.2f} MB")
     print("\n== Time of each step")
     for name, seconds in bundle.manifest.steps.items():
-        print(f"{name:<28}{seconds:>10.2f} s")
+        print(f"{name.replace('_cpu', ', CPU time'):<28}{seconds:>10.2f} s")
 
 
 def native_seconds() -> float:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import ctypes
 import fcntl
 import os
+import resource
 import select
 import shutil
 import signal
@@ -360,6 +361,8 @@ def _conclude(session: _Session, ledger: Ledger, first: host.Moment, began: floa
     session.keep_clock(first)
     manifest.status = session.status
     manifest.steps["target"] = round(session.target_seconds, 6)
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)  # all children are the target's
+    manifest.steps["target_cpu"] = round(usage.ru_utime + usage.ru_stime, 6)
     manifest.steps["record"] = round(time.monotonic() - began, 6)
     broken = any(part.broken for part in session.parts)
     manifest.state = State.PARTIAL if broken else State.COMPLETE
