@@ -8,6 +8,7 @@
  * when it is met first. Owns all its memory; not thread-safe.
  */
 #include "blocks.h"
+#include "grow.h"
 #include "walker.h"
 
 #include <errno.h>
@@ -47,29 +48,19 @@ void ptd_blocks_deinit(struct ptd_blocks *blocks)
     free(blocks->hits);
 }
 
-static int grow_column(void *column, size_t capacity, size_t width)
-{
-    void **memory = column;
-    void *larger = realloc(*memory, capacity * width);
-    if (!larger)
-        return -ENOMEM;
-    *memory = larger;
-    return 0;
-}
-
 static int grow_columns(struct ptd_blocks *blocks)
 {
     size_t capacity = blocks->capacity ? 2 * blocks->capacity : FIRST_CAPACITY;
     if (capacity > INT32_MAX)
         return -EOVERFLOW;
-    if (grow_column(&blocks->image, capacity, sizeof *blocks->image) < 0 ||
-        grow_column(&blocks->offset, capacity, sizeof *blocks->offset) < 0 ||
-        grow_column(&blocks->ip, capacity, sizeof *blocks->ip) < 0 ||
-        grow_column(&blocks->last_ip, capacity, sizeof *blocks->last_ip) < 0 ||
-        grow_column(&blocks->size, capacity, sizeof *blocks->size) < 0 ||
-        grow_column(&blocks->instructions, capacity, sizeof *blocks->instructions) < 0 ||
-        grow_column(&blocks->last, capacity, sizeof *blocks->last) < 0 ||
-        grow_column(&blocks->mode, capacity, sizeof *blocks->mode) < 0)
+    if (ptd_grow(&blocks->image, capacity, sizeof *blocks->image) < 0 ||
+        ptd_grow(&blocks->offset, capacity, sizeof *blocks->offset) < 0 ||
+        ptd_grow(&blocks->ip, capacity, sizeof *blocks->ip) < 0 ||
+        ptd_grow(&blocks->last_ip, capacity, sizeof *blocks->last_ip) < 0 ||
+        ptd_grow(&blocks->size, capacity, sizeof *blocks->size) < 0 ||
+        ptd_grow(&blocks->instructions, capacity, sizeof *blocks->instructions) < 0 ||
+        ptd_grow(&blocks->last, capacity, sizeof *blocks->last) < 0 ||
+        ptd_grow(&blocks->mode, capacity, sizeof *blocks->mode) < 0)
         return -ENOMEM;
     blocks->capacity = capacity;
     return 0;

@@ -7,6 +7,7 @@
  * thread-safe.
  */
 #include "cursor.h"
+#include "grow.h"
 #include "line_header.h"
 
 #include <errno.h>
@@ -47,24 +48,14 @@ struct machine {
     uint64_t line;
 };
 
-static int grow_column(void *column, size_t capacity, size_t width)
-{
-    void **memory = column;
-    void *larger = realloc(*memory, capacity * width);
-    if (!larger)
-        return -ENOMEM;
-    *memory = larger;
-    return 0;
-}
-
 static int grow_rows(struct builder *builder)
 {
     struct ptd_lines *lines = builder->lines;
     size_t capacity = builder->row_capacity ? 2 * builder->row_capacity : FIRST_CAPACITY;
-    if (grow_column(&lines->address, capacity, sizeof *lines->address) < 0 ||
-        grow_column(&lines->file, capacity, sizeof *lines->file) < 0 ||
-        grow_column(&lines->line, capacity, sizeof *lines->line) < 0 ||
-        grow_column(&lines->end, capacity, sizeof *lines->end) < 0)
+    if (ptd_grow(&lines->address, capacity, sizeof *lines->address) < 0 ||
+        ptd_grow(&lines->file, capacity, sizeof *lines->file) < 0 ||
+        ptd_grow(&lines->line, capacity, sizeof *lines->line) < 0 ||
+        ptd_grow(&lines->end, capacity, sizeof *lines->end) < 0)
         return -ENOMEM;
     builder->row_capacity = capacity;
     return 0;
@@ -90,12 +81,12 @@ static int64_t add_file(struct builder *builder, const char *directory, const ch
         return -1;
     if (lines->file_count == builder->file_capacity) {
         size_t capacity = builder->file_capacity ? 2 * builder->file_capacity : 64;
-        if (grow_column(&lines->file_starts, capacity, sizeof *lines->file_starts) < 0)
+        if (ptd_grow(&lines->file_starts, capacity, sizeof *lines->file_starts) < 0)
             return -ENOMEM;
         builder->file_capacity = capacity;
     }
     if (needed > builder->name_capacity) {
-        if (grow_column(&lines->names, 2 * needed, 1) < 0)
+        if (ptd_grow(&lines->names, 2 * needed, 1) < 0)
             return -ENOMEM;
         builder->name_capacity = 2 * needed;
     }

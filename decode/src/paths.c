@@ -7,6 +7,7 @@
  * Owns all its memory; not thread-safe.
  */
 #include "paths.h"
+#include "grow.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -51,26 +52,16 @@ void ptd_paths_deinit(struct ptd_paths *paths)
     free(paths->table);
 }
 
-static int grow_column(void *column, size_t capacity, size_t width)
-{
-    void **memory = column;
-    void *larger = realloc(*memory, capacity * width);
-    if (!larger)
-        return -ENOMEM;
-    *memory = larger;
-    return 0;
-}
-
 static int grow_columns(struct ptd_paths *paths)
 {
     size_t capacity = paths->capacity ? 2 * paths->capacity : FIRST_CAPACITY;
     if (capacity > INT32_MAX)
         return -EOVERFLOW;
-    if (grow_column(&paths->starts, capacity + 1, sizeof *paths->starts) < 0 ||
-        grow_column(&paths->length, capacity, sizeof *paths->length) < 0 ||
-        grow_column(&paths->instructions, capacity, sizeof *paths->instructions) < 0 ||
-        grow_column(&paths->branches, capacity, sizeof *paths->branches) < 0 ||
-        grow_column(&paths->hashes, capacity, sizeof *paths->hashes) < 0)
+    if (ptd_grow(&paths->starts, capacity + 1, sizeof *paths->starts) < 0 ||
+        ptd_grow(&paths->length, capacity, sizeof *paths->length) < 0 ||
+        ptd_grow(&paths->instructions, capacity, sizeof *paths->instructions) < 0 ||
+        ptd_grow(&paths->branches, capacity, sizeof *paths->branches) < 0 ||
+        ptd_grow(&paths->hashes, capacity, sizeof *paths->hashes) < 0)
         return -ENOMEM;
     paths->capacity = capacity;
     return 0;
@@ -83,7 +74,7 @@ static int grow_blocks(struct ptd_paths *paths, size_t needed)
         capacity *= 2;
     if (needed > INT32_MAX) /* Arrow's list offsets are 32-bit */
         return -EOVERFLOW;
-    int error = grow_column(&paths->blocks, capacity, sizeof *paths->blocks);
+    int error = ptd_grow(&paths->blocks, capacity, sizeof *paths->blocks);
     if (error < 0)
         return error;
     paths->block_capacity = capacity;

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.bench.report import ROOT, Figure, medians_of, write
+from tests.support.command import compile_c
 from tests.support.inputs import text_file
 
 PROGRAMS = ROOT / "tests" / "programs"
@@ -29,12 +30,6 @@ GZIP_BYTES = 5_000_000
 class Case:
     name: str
     argv: list[str]
-
-
-def compile_program(name: str, folder: Path) -> Path:
-    out = folder / name
-    subprocess.run(["gcc", "-O2", "-pthread", "-o", out, PROGRAMS / f"{name}.c", "-lm"], check=True)
-    return out
 
 
 class Native:
@@ -91,8 +86,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         source = text_file(folder / "input", GZIP_BYTES)
-        threads, hashes = compile_program("bench_threads", folder), compile_program("bench_hash", folder)
-        floats = compile_program("bench_float", folder)
+        threads, hashes, floats = (compile_c(PROGRAMS / f"{name}.c", folder / name, "-O2", "-lm")
+                                   for name in ("bench_threads", "bench_hash", "bench_float"))
         cases = [
             Case("gzip of 5 MB", ["gzip", "-c", str(source)]),
             Case("four threads sorting", [str(threads), "20000"]),

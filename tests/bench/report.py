@@ -24,10 +24,6 @@ class Figure:
     ratio: float | None
 
 
-def median_of(measure: Callable[[], float], runs: int = RUNS) -> float:
-    return statistics.median(measure() for _ in range(runs))
-
-
 def medians_of(measures: list[Callable[[], float]], runs: int = RUNS) -> list[float]:
     """Medians of several measures taken in turns, so that a noisy moment hits all of them alike."""
     rounds = [[measure() for measure in measures] for _ in range(runs)]

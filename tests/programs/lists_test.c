@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Unit tests of event lists (preload/src/lists.h). One argument: the case to run; exits 0 when it holds. */
 #define _GNU_SOURCE
+#include "check.h"
 #include "lists.h"
 
 #include <pthread.h>
@@ -14,14 +15,6 @@
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#define CHECK(condition)                                                              \
-	do {                                                                          \
-		if (!(condition)) {                                                   \
-			fprintf(stderr, "%s:%d: %s\n", __func__, __LINE__, #condition); \
-			exit(1);                                                      \
-		}                                                                     \
-	} while (0)
 
 #define LOAD(word) __atomic_load_n(&(word), __ATOMIC_ACQUIRE)
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Unit tests of the object table (preload/src/objects.h). One argument: the case; exits 0 when it holds. */
 #define _GNU_SOURCE
+#include "check.h"
 #include "objects.h"
 
 #include <pthread.h>
@@ -9,14 +10,6 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#define CHECK(condition)                                                              \
-	do {                                                                          \
-		if (!(condition)) {                                                   \
-			fprintf(stderr, "%s:%d: %s\n", __func__, __LINE__, #condition); \
-			exit(1);                                                      \
-		}                                                                     \
-	} while (0)
 
 enum { THREADS = 4, OBJECTS = 500, ROUNDS = 200 };
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Unit tests of the unwinder (preload/src/unwind.h), against libgcc's: backtrace(3) at the same place. */
 #define _GNU_SOURCE
+#include "check.h"
 #include "event.h"
 #include "unwind.h"
 
@@ -14,14 +15,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
-
-#define CHECK(condition)                                                              \
-	do {                                                                          \
-		if (!(condition)) {                                                   \
-			fprintf(stderr, "%s:%d: %s\n", __func__, __LINE__, #condition); \
-			exit(1);                                                      \
-		}                                                                     \
-	} while (0)
 
 #define NOINLINE __attribute__((noinline, noclone))
 

@@ -30,7 +30,7 @@ from ptweave.wrapper.control import ControlServer
 from ptweave.wrapper.engines import Engine, choose
 from ptweave.wrapper.parts import Part, finish, service
 from ptweave.wrapper.signals import SignalRelay
-from ptweave.wrapper.soft import SoftEngine, Spool
+from ptweave.wrapper.soft import SoftEngine, Spool, salvage
 from ptweave.wrapper.syscalls import SyscallRecorder
 from ptweave.wrapper.target import Linkage, Spawn, Target, examine
 from ptweave.wrapper.tasks import TaskRegistry
@@ -165,7 +165,7 @@ class _Session:
 
     # --- building ---
 
-    def add_engine(self) -> tuple[list[str], Path]:
+    def add_engine(self) -> list[str]:
         folder = self.bundle.path / SPOOL
         folder.mkdir(mode=0o700)
         engine = SoftEngine()
@@ -175,7 +175,7 @@ class _Session:
         self._spool_part = Part("trace", self.spool.poll, self.spool.finish)
         self.parts.append(self._spool_part)
         self.environment.update(extra)
-        return argv, folder
+        return argv
 
     def add_control(self, target: Target) -> None:
         if target.linkage is Linkage.STATIC:
@@ -332,7 +332,7 @@ def _record(bundle: Bundle, options: Options, target: Target, first: host.Moment
     try:
         _subreaper()
         _reserve(bundle)
-        argv, _ = session.add_engine()
+        argv = session.add_engine()
         session.add_control(target)
         session.add_events()
         session.keep_clock(first)  # a first rate, should the supervisor not live to measure a better one
@@ -380,16 +380,14 @@ def repair(bundle: Bundle) -> bool:
         return False
     holder = lock(bundle)
     try:
-        ledger = bundle.ledger()
         _remove_folder(bundle)
         for name in RESERVES:
             _release_reserve(bundle, name)
         folder = bundle.path / SPOOL
         if folder.is_dir():
-            Spool(bundle, folder, TaskRegistry()).finish(ledger)
+            salvage(bundle, folder)
         bundle.manifest.state = State.PARTIAL
         bundle.manifest.lacks.append("the end: the recorder died before the run was over")
-        bundle.save_ledger(ledger)
         bundle.save_manifest()
     finally:
         os.close(holder)
