@@ -26,13 +26,21 @@ class State(StrEnum):
 
 @dataclass
 class Cpu:
-    """The processor the packets follow (libipt's errata are chosen by it)."""
+    """The processor the packets follow (libipt's errata are chosen by it), and what its timing packets mean.
+
+    `mtc_freq`: MTC period, IA32_RTIT_CTL[17:14]; `nom_freq`: MSR_PLATFORM_INFO[15:8], the ratio of the TSC's frequency
+    to the bus clock; `tsc_ratio`: EBX and EAX of CPUID leaf 0x15, the ratio of TSC to core crystal clock
+    (SDM vol. 3, 33.8.3). 0: not known, or not in the trace.
+    """
 
     vendor: str = ""
     family: int = 0
     model: int = 0
     stepping: int = 0
     tsc_hz: int = 0
+    mtc_freq: int = 0
+    nom_freq: int = 0
+    tsc_ratio: tuple[int, int] = (0, 0)  # (ebx, eax): TSC ticks per (crystal ticks)
 
 
 @dataclass
@@ -100,7 +108,9 @@ class Manifest:
             known = {f.name for f in fields(cls)}
             values = {name: value for name, value in raw.items() if name in known}
             values["state"] = State(raw["state"])
-            values["cpu"] = Cpu(**raw["cpu"])
+            cpu = dict(raw["cpu"])
+            ebx, eax = cpu.pop("tsc_ratio", (0, 0))
+            values["cpu"] = Cpu(**cpu, tsc_ratio=(int(ebx), int(eax)))
             values["clocks"] = Clocks(**raw["clocks"])
             return cls(**values)
         except FileNotFoundError as error:

@@ -17,6 +17,12 @@ Its mappings change in *epochs*: epoch 0 at its start, one more each time execut
 | slice | `thread`'s trace from byte `offset` on runs in (`space`, `epoch`), to its next slice | thread, offset, epoch |
 | lost | packets are missing in `thread`'s trace at `offset` | thread, offset, size (bytes, 0 unknown), detail |
 | finish | the thread's trace ends orderly at byte `offset` | thread, offset |
+| switch | from `tsc` on a trace is of `thread` in (`space`, `epoch`) | cpu, tid, thread, epoch |
+
+A trace has `slice` rows when its recorder knows where its bytes belong (each slice begins with a PSB), or `switch` rows
+when it knows only the time, as perf does: then one PSB range may run through several of them. `cpu` says that the
+switch is in the trace of a processor, `trace/cpu-<cpu>.pt`; without it, it is in the thread's own trace. A null
+`thread` in a processor's trace: idle, or a task nobody asked for. What lies before the first switch is of the first.
 
 The image set of (space, epoch): the space's rows with epoch ≤ that one, in row order; `map` and `code` put an
 image over what was there, `unmap` takes a range away. `image` names a file in `images/`; null when it could not be
@@ -45,6 +51,7 @@ class SidebandKind(StrEnum):
     SLICE = "slice"
     LOST = "lost"
     FINISH = "finish"
+    SWITCH = "switch"
 
 
 SIDEBAND_SCHEMA = pa.schema(
@@ -63,6 +70,7 @@ SIDEBAND_SCHEMA = pa.schema(
         pa.field("image", pa.string()),
         pa.field("path", pa.string()),
         pa.field("detail", pa.string()),
+        pa.field("cpu", pa.int32()),
     ],
     metadata={b"ptweave.sideband": b"1"},
 )
@@ -87,4 +95,12 @@ def read_sideband(path: Path) -> pa.Table:
     version = (table.schema.metadata or {}).get(b"ptweave.sideband")
     if version != b"1":
         raise BadInput(f"is of version {version!r}, not 1", where=str(path), remedy="use a newer ptweave")
-    return table.cast(SIDEBAND_SCHEMA)
+    columns = []
+    for field in SIDEBAND_SCHEMA:
+        if field.name in table.column_names:
+            columns.append(table[field.name].cast(field.type))
+        elif field.nullable:  # written before there was such a column
+            columns.append(pa.chunked_array([pa.nulls(len(table), field.type)]))
+        else:
+            raise BadInput(f"has no column {field.name}", where=str(path), remedy="record the run again")
+    return pa.Table.from_arrays(columns, schema=SIDEBAND_SCHEMA)
