@@ -16,7 +16,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import socket
 import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -161,12 +160,18 @@ class Images:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._kept: dict[str, Kept] = {}  # by digest
+        self._seen: dict[tuple[int, int, int, int], Kept] = {}
 
     def keep(self, descriptor: int, where: str = "") -> Kept:
         """Copy an open file (and close it). Raises BadInput beyond MAX_IMAGE."""
         partial = self._folder / ".partial"
         digest = hashlib.sha256()
         size = 0
+        status = os.fstat(descriptor)
+        identity = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+        if identity in self._seen:  # many may name the same file
+            os.close(descriptor)
+            return self._seen[identity]
         try:
             with os.fdopen(descriptor, "rb") as source, partial.open("wb") as sink:
                 while chunk := source.read(CHUNK):
@@ -176,7 +181,8 @@ class Images:
                                        remedy="give the file of code that ran")
                     digest.update(chunk)
                     sink.write(chunk)
-            return self._settle(partial, digest.hexdigest(), size)
+            kept = self._seen[identity] = self._settle(partial, digest.hexdigest(), size)
+            return kept
         finally:
             partial.unlink(missing_ok=True)
 
@@ -212,7 +218,6 @@ class Import:
     def __init__(self, path: Path, manifest: Manifest) -> None:
         """Make the folder. Raises BadInput when it exists, MachineLacks when it cannot be made."""
         manifest.engine = manifest.engine or "intel_pt"
-        manifest.host = manifest.host or socket.gethostname()
         self.bundle = Bundle.create(path, manifest)
         self.images = Images(self.bundle.images)
         self.ledger = Ledger()
