@@ -14,7 +14,7 @@ from typing import Any
 
 from ptweave.data.errors import Exit, PtweaveError
 
-COMMANDS = ("wrap", "record", "import", "decode", "merge", "dump", "query", "doctor")
+COMMANDS = ("wrap", "record", "import", "decode", "merge", "dump", "query", "export", "doctor")
 
 _STATUSES = """\
 exit status:
