@@ -25,7 +25,7 @@ from ptweave.data.bundle import Bundle
 from ptweave.data.errors import BadInput, MachineLacks
 from ptweave.data.manifest import Clocks
 from ptweave.data.sideband import SidebandKind, read_sideband
-from ptweave.decode.elf import PF_X, PT_LOAD, Elf
+from ptweave.decode.elf import PF_X, PT_LOAD
 from ptweave.decode.images import Code, Image, Mapping
 from ptweave.decode.lldb_json import Conversion
 from ptweave.decode.plan import Thread, plan
