@@ -8,7 +8,7 @@ from pathlib import Path
 import build_tools
 
 SOURCES = ("dump_code", "dump_events", "dump_flow", "dump_packets", "dump_text", "walker")
-REMEDY = "install gcc, python3-dev, libipt-dev and libzydis-dev (apt-get install gcc python3-dev libipt-dev libzydis-dev)"
+REMEDY = "install what it needs (apt-get install gcc python3-dev libipt-dev libzydis-dev)"
 
 
 def build(root: Path) -> list[Path]:

@@ -106,7 +106,6 @@ setne %dl
 cmovg %rdx, %rcx
 xchg %rax, %r8
 test %r12b, %r12b
-nopw 0x0(%rax,%rax,1)
 pshufd $0x1b, %xmm3, %xmm4
 fldl 8(%rsp)
 crc32b %al, %ecx
@@ -252,7 +251,7 @@ def test_threads_come_one_after_the_other_and_can_be_chosen(code: Code, tmp_path
     assert (first, second, len(lines)) == (0, 6, 10)
     assert flow_lines(bundle, Form.BLOCKS, threads=["3"])[0] == lines[7:]
     assert len(flow_lines(bundle, Form.IPS)[0]) == 2 * 4 + 3 + 2 * 2 + 3
-    with pytest.raises(BadInput, match="no thread 1.*it has 0, 3"):
+    with pytest.raises(BadInput, match=r"no thread 1.*it has 0, 3"):
         flow_lines(bundle, Form.BLOCKS, threads=["1"])
 
 

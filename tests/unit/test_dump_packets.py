@@ -159,7 +159,7 @@ def test_more_packets_than_fit_into_one_text_are_all_there(tmp_path: Path) -> No
     lines, dumped = packet_lines(bundle_of(tmp_path, packets))
     assert len(lines) == 400_002 == dumped.lines
     assert dumped.packets == {"psb": 1, "psbend": 1, "tnt.8": 400_000}
-    assert len(set(line[:16] for line in lines)) == len(lines)
+    assert len({line[:16] for line in lines}) == len(lines)
 
 
 def test_a_link_in_place_of_a_trace_is_refused(tmp_path: Path) -> None:

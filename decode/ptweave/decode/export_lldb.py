@@ -15,6 +15,7 @@ import stat
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,8 @@ def export_lldb(bundle: Bundle, output: Path) -> Exported:
     try:
         output.mkdir()
     except FileExistsError as error:
-        raise BadInput("exists already", where=str(output), remedy="remove it, or choose another name with -o") from error
+        raise BadInput("exists already", where=str(output),
+                       remedy="remove it, or choose another name with -o") from error
     except OSError as error:
         raise MachineLacks(f"cannot be made ({error.strerror})", where=str(output),
                            remedy="choose another place with -o") from error
@@ -290,7 +292,8 @@ class _Exporter:
 
 
 def conversion_of(clocks: Clocks) -> Conversion | None:
-    """perf's conversion for a run's clocks: exact where it came from one, else as near as 32 bits get; None: no time."""
+    """perf's conversion for a run's clocks: exact where it came from one, else as near as 32 bits get; None: no
+    time."""
     ticks, ns = clocks.tsc1 - clocks.tsc0, clocks.t1_ns - clocks.t0_ns
     if ticks <= 0 or ns <= 0:
         return None
@@ -350,7 +353,7 @@ def _uuid(build_id: str) -> str:
     """As LLDB writes build ids: in groups, as UUIDs are, with what is left over at the end."""
     digits = build_id.upper()
     cuts = [0, 8, 12, 16, 20, 32, len(digits)]
-    return "-".join(part for part in (digits[a:b] for a, b in zip(cuts, cuts[1:], strict=False)) if part)
+    return "-".join(part for part in (digits[a:b] for a, b in pairwise(cuts)) if part)
 
 
 def _elf_header(address: int, size: int) -> bytes:

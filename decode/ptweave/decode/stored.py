@@ -159,7 +159,7 @@ class Cursor:
 
     def before(self, end: int | None) -> list[pa.RecordBatch]:
         """The next rows with seq < `end` (None: all that are left)."""
-        taken = []
+        taken: list[pa.RecordBatch] = []
         while True:
             if self._rows is None:
                 self._rows = next(self._batches, None)

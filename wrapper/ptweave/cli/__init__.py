@@ -25,7 +25,7 @@ exit status:
 
 
 def _parser(chosen: str | None) -> argparse.ArgumentParser:
-    """The parser of all commands. Of one that is chosen already the others' modules are not loaded: it starts sooner."""
+    """The parser of all commands; with one chosen already the others' modules are not loaded: it starts sooner."""
     from ptweave.cli.version import version_line
 
     parser = argparse.ArgumentParser(
