@@ -2,7 +2,7 @@
 /*
  * DWARF line tables as columns (DWARF 5, section 6.2; versions 2 to 4 differ in their headers only).
  *
- * Reads all of .debug_line once, front to back: work is bounded by its size, memory by max_rows. A malformed unit is
+ * Reads all of .debug_line once, front to back: work is bounded by its size, memory by max_rows and max_names. A malformed unit is
  * given up where it is malformed; its length says where the next one begins. The result owns its memory; not
  * thread-safe.
  */
@@ -27,7 +27,7 @@ enum standard_opcode {
 
 enum extended_opcode { DW_LNE_END_SEQUENCE = 1, DW_LNE_SET_ADDRESS, DW_LNE_DEFINE_FILE };
 
-enum { FIRST_CAPACITY = 4096, MAX_PATH = 4096, MAX_NAMES = 1 << 26 };
+enum { FIRST_CAPACITY = 4096, MAX_PATH = 4096 };
 
 /* What is being built; capacities beside the result's counts. */
 struct builder {
@@ -36,6 +36,7 @@ struct builder {
     size_t file_capacity;
     size_t name_capacity;
     size_t max_rows;
+    size_t max_names;
 };
 
 /* The state machine of one line program. */
@@ -77,7 +78,7 @@ static int64_t add_file(struct builder *builder, const char *directory, const ch
     struct ptd_lines *lines = builder->lines;
     size_t before = *name == '/' ? 0 : length_of(directory, MAX_PATH), size = length_of(name, MAX_PATH);
     size_t needed = lines->names_size + before + size + 2;
-    if (!size || needed > MAX_NAMES)
+    if (!size || needed > builder->max_names)
         return -1;
     if (lines->file_count == builder->file_capacity) {
         size_t capacity = builder->file_capacity ? 2 * builder->file_capacity : 64;
@@ -300,7 +301,8 @@ int ptd_lines_read(const struct ptd_line_sections *sections, struct ptd_lines **
     struct ptd_lines *lines = calloc(1, sizeof *lines);
     if (!lines)
         return -ENOMEM;
-    struct builder builder = {.lines = lines, .max_rows = sections->max_rows};
+    struct builder builder = {.lines = lines, .max_rows = sections->max_rows,
+                              .max_names = sections->max_names};
     int error = read_units(&builder, sections);
     if (error < 0) {
         ptd_lines_destroy(lines);

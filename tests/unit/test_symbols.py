@@ -3,17 +3,16 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from ptweave.decode.demangle import MAX_NAME, demangle
 from ptweave.decode.elf import Elf
+from ptweave.decode.functions import Functions
 from ptweave.decode.naming import read_names
-from ptweave.decode.symbols import Functions, debug_file, functions_of
+from ptweave.decode.symbols import functions_of
 from ptweave.decode.unwind import unwind_ranges
 from support.assembler import compile_c
 from support.elf_writer import ElfWriter
@@ -100,7 +99,7 @@ def test_plt_stubs_are_named_after_what_they_call(tmp_path: Path, flags: tuple[s
     source.write_text(PROGRAM)
     program = compile_c(source, tmp_path / "program", *flags)
     functions = functions_of(Elf.open(program))
-    stubs = {name for name in (functions.name(index) for index in range(len(functions.names)))
+    stubs = {name for name in (functions.name(index) for index in range(len(functions)))
              if name.endswith("@plt")}
     assert stubs >= (set() if "-fno-plt" in flags else {"printf@plt", "rand@plt"})
     listed = subprocess.run(["objdump", "-d", program], capture_output=True, text=True, check=True).stdout
@@ -112,82 +111,21 @@ def test_plt_stubs_are_named_after_what_they_call(tmp_path: Path, flags: tuple[s
 
 def test_stripped_files_get_names_from_unwind_tables(tmp_path: Path, built: Path) -> None:
     full = functions_of(Elf.open(built))
-    start = {full.name(i): int(full.starts[i]) for i in range(len(full.names))}
+    start = {full.name(i): int(full.starts[i]) for i in range(len(full))}
     stripped = tmp_path / "stripped"
     subprocess.run(["strip", "-o", stripped, built], check=True)
-    functions = read_names(Elf.open(stripped), None, tmp_path).functions
+    functions = read_names(Elf.open(stripped), None).functions
     assert functions is not None
     found = names(functions, start["helper"], start["main"] + 3, start["exported"] + 1)
     assert found == [f"sub_{start['helper']:x}", f"sub_{start['main']:x}", f"sub_{start['exported']:x}"]
-    assert "printf@plt" in {functions.name(index) for index in range(len(functions.names))}
+    assert "printf@plt" in {functions.name(index) for index in range(len(functions))}
 
 
 def test_unwind_ranges_are_the_functions(built: Path) -> None:
     elf = Elf.open(built)
     functions = functions_of(elf)
-    starts, ends = unwind_ranges(elf)
-    ranges = dict(zip(starts.tolist(), ends.tolist(), strict=True))
+    starts, sizes = unwind_ranges(elf)
+    ranges = dict(zip(starts.tolist(), (starts + sizes).tolist(), strict=True))
     for name in ("helper", "exported", "main"):
-        index = [functions.name(i) for i in range(len(functions.names))].index(name)
+        index = [functions.name(i) for i in range(len(functions))].index(name)
         assert ranges[int(functions.starts[index])] == int(functions.ends[index])
-
-
-def test_a_separate_debug_file_is_found_by_build_id(tmp_path: Path, built: Path) -> None:
-    build_id = Elf.open(built).build_id
-    assert build_id
-    root = tmp_path / "debug"
-    (root / ".build-id" / build_id[:2]).mkdir(parents=True)
-    subprocess.run(["objcopy", "--only-keep-debug", built,
-                    root / ".build-id" / build_id[:2] / f"{build_id[2:]}.debug"], check=True)
-    stripped = tmp_path / "stripped"
-    subprocess.run(["strip", "-o", stripped, built], check=True)
-    known = read_names(Elf.open(stripped), "/usr/bin/program", root)
-    assert known.functions is not None
-    assert known.lines is not None
-    full = functions_of(Elf.open(built))
-    index = [full.name(i) for i in range(len(full.names))].index("helper")
-    address = int(full.starts[index])
-    assert names(known.functions, address) == ["helper"]
-    files, lines = known.lines.find(np.array([address], np.uint64))
-    assert (known.lines.names[int(files[0])].endswith("program.c"), lines.tolist()) == (True, [4])
-
-
-def test_a_debug_file_of_another_build_is_not_believed(tmp_path: Path, built: Path) -> None:
-    elf = Elf.open(built)
-    assert elf.build_id
-    place = tmp_path / ".build-id" / elf.build_id[:2]
-    place.mkdir(parents=True)
-    shutil.copy("/bin/true", place / f"{elf.build_id[2:]}.debug")
-    assert debug_file(elf, None, tmp_path) is None
-
-
-def test_debug_link_beside_the_path(tmp_path: Path, built: Path) -> None:
-    folder = tmp_path / "debug" / "usr" / "bin"
-    folder.mkdir(parents=True)
-    subprocess.run(["objcopy", "--only-keep-debug", built, folder / "program.debug"], check=True)
-    stripped = tmp_path / "stripped"
-    subprocess.run(["objcopy", "--strip-all", f"--add-gnu-debuglink={folder / 'program.debug'}", built, stripped],
-                   check=True)
-    elf = Elf.open(stripped)
-    assert elf.debug_link == "program.debug"
-    assert debug_file(elf, "/usr/bin/program", tmp_path / "debug") is not None
-    assert debug_file(elf, "/usr/lib/program", tmp_path / "debug") is None
-
-
-@pytest.mark.parametrize(("mangled", "plain"), [
-    ("main", "main"), ("_start", "_start"), ("", ""),
-    ("_ZN3foo3barEi", "foo::bar(int)"),
-    ("_ZNSt6vectorIiSaIiEE9push_backEOi", "std::vector<int, std::allocator<int> >::push_back(int&&)"),
-    ("_ZN3foo3barEi@plt", "foo::bar(int)@plt"),
-    ("_ZN5alloc3vec12Vec$LT$T$GT$4push17h1234567890abcdefE", "alloc::vec::Vec<T>::push"),
-    ("_RNvNtCs1234_7mycrate3foo3bar", "mycrate::foo::bar"),
-    ("_ZN", "_ZN"), ("_Z", "_Z"), ("_R", "_R"), ("_RNvC", "_RNvC"), ("_ZN3fo", "_ZN3fo"),
-])
-def test_names_are_demangled(mangled: str, plain: str) -> None:
-    assert demangle(mangled) == plain
-
-
-@pytest.mark.parametrize("name", ["_Z" + "P" * (MAX_NAME + 1), "_ZN" + "3foo" * 10000 + "E", "_R" + "B_" * 1000,
-                                  "_ZN\N{SNOWMAN}17h1234567890abcdefE", "_RINvB0_B0_B0_B0_B0_B0_B0_B0_"])
-def test_hostile_names_stay_as_they_are(name: str) -> None:
-    assert demangle(name) == name

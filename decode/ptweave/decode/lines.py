@@ -12,12 +12,17 @@ import numpy.typing as npt
 from ptweave.data.errors import MachineLacks
 from ptweave.decode._ipt import ffi, lib
 from ptweave.decode.elf import Addresses, Elf
+from ptweave.decode.sections import contents
 
 MAX_SECTION = 1 << 28
 """Bytes of a debug section beyond which it is not read."""
 
 MAX_ROWS = 1 << 23
 """Rows of line tables beyond which the rest is not read."""
+
+NAME_RATIO = 8
+"""Bytes of file names for each byte of line tables: folders are named once there, and with each file here."""
+SMALL = 1 << 20
 
 
 class Lines:
@@ -43,27 +48,25 @@ class Lines:
         return np.where(known, self.files[at], -1), np.where(known, self.lines[at], 0)
 
 
-def lines_of(elf: Elf) -> Lines | None:
-    """The line table of an ELF file, None when it has none. Raises BadElf when its sections are malformed."""
-    section = elf.section(".debug_line")
-    if section is None or not section.size:
+def lines_of(elf: Elf, code: Elf | None = None, shared: Elf | None = None) -> Lines | None:
+    """The line table of an ELF file, None when it has none. Raises BadElf when its sections are malformed.
+
+    `code`: the file with the code, when `elf` is a debug file of it; `shared`: the file that dwz moved texts to.
+    """
+    data = [contents(elf, name, MAX_SECTION) for name in (".debug_line", ".debug_str", ".debug_line_str")]
+    data.append(b"" if shared is None else contents(shared, ".debug_str", MAX_SECTION))
+    if not len(data[0]):
         return None
-    contents = [_contents(elf, name) for name in (".debug_line", ".debug_str", ".debug_line_str")]
-    buffers = [ffi.from_buffer("uint8_t[]", data) for data in contents]
-    (line, strings, line_strings) = buffers
+    line, strings, line_strings, shared_strings = (ffi.from_buffer("uint8_t[]", one) for one in data)
     sections = ffi.new("struct ptd_line_sections *", {
-        "line": line, "line_size": len(contents[0]), "strings": strings, "strings_size": len(contents[1]),
-        "line_strings": line_strings, "line_strings_size": len(contents[2]), "max_rows": MAX_ROWS})
+        "line": line, "line_size": len(data[0]), "strings": strings, "strings_size": len(data[1]),
+        "line_strings": line_strings, "line_strings_size": len(data[2]), "shared_strings": shared_strings,
+        "shared_strings_size": len(data[3]), "max_rows": MAX_ROWS, "max_names": NAME_RATIO * len(data[0]) + SMALL})
     made = ffi.new("struct ptd_lines **")
     if lib.ptd_lines_read(sections, made) < 0:
         raise MachineLacks("is out of memory", where="the line tables", remedy="free some memory")
     table = ffi.gc(made[0], lib.ptd_lines_destroy)
-    return _sorted(elf, table)
-
-
-def _contents(elf: Elf, name: str) -> bytes | memoryview:
-    section = elf.section(name)
-    return b"" if section is None else elf.contents(section, MAX_SECTION)
+    return _sorted(code or elf, table)
 
 
 def _column(pointer: Any, count: int, kind: str, dtype: type[np.generic]) -> npt.NDArray[Any]:
