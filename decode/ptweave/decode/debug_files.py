@@ -28,6 +28,8 @@ DEBUG_ROOT = Path("/usr/lib/debug")
 class Server(Protocol):
     """Something that has debug files by build id."""
 
+    problems: list[str]
+
     def fetch(self, build_id: str) -> Path | None:
         """A file on this machine, None when nobody has it."""
 
@@ -48,6 +50,11 @@ class DebugFiles:
         """`roots` are looked into before /usr/lib/debug."""
         self.roots = (*roots, DEBUG_ROOT)
         self.server = server
+
+    @property
+    def server_problems(self) -> list[str]:
+        """What went wrong with debuginfod servers, in words."""
+        return [] if self.server is None else self.server.problems
 
     def find(self, elf: Elf, path: str | None, notes: list[str]) -> DebugFile | None:
         """The debug file of `elf`, which was recorded as `path`."""

@@ -274,8 +274,9 @@ def decode_flow(bundle: Bundle, progress: Progress | None = None, files: DebugFi
     """Decode every trace of `bundle` and write the flow tables, `decoded/threads.parquet` and the ledger.
 
     `progress` is called with bytes of trace done and in all; `files` finds separate debug files. Decoding again
-    replaces what was decoded before; the tables appear when all of it is done. Raises BadInput for a bundle without a readable sideband, MachineLacks
-    when memory runs out. Everything that could not be decoded is a row of `gaps`, not an error.
+    replaces what was decoded before; the tables appear when all of it is done. Raises BadInput for a bundle without a
+    readable sideband, MachineLacks when memory runs out. Everything that could not be decoded is a row of `gaps`, not
+    an error.
     """
     sideband = read_sideband(bundle.sideband)
     threads = plan(bundle, sideband)

@@ -99,7 +99,8 @@ class Functions:
 
     def name(self, index: int) -> str:
         """The symbol's name as it is in the file (not demangled)."""
-        return self._names[self._which[index]](int(self._offsets[index]))
+        names: Names = self._names[int(self._which[index])]
+        return names(int(self._offsets[index]))
 
 
 def _column(sources: Sequence[Candidates], name: str, kind: type[np.generic]) -> Any:

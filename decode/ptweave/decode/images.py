@@ -19,7 +19,10 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
+from ptweave.data.errors import BadInput
+from ptweave.data.schemas import IMAGES
 from ptweave.data.sideband import SidebandKind
 from ptweave.decode.elf import BadElf, Elf
 
@@ -234,6 +237,16 @@ class Code:
             rows += [{"space": number, "pid": space.pid, "start": m.start, "end": m.end, "offset": m.offset,
                       "image": m.image.number, "since": m.since, "until": until} for m, until in found]
         return rows
+
+
+def damaged_images(tables: Path) -> list[str]:
+    """Paths (or names) of a decoded run's images that have a problem. Raises BadInput when the table is not there."""
+    file = tables / IMAGES.name / "0.parquet"
+    try:
+        rows = pq.read_table(file, columns=["path", "name", "problem"]).to_pylist()
+    except (OSError, pa.ArrowException) as error:
+        raise BadInput(f"cannot be read ({error})", where=str(file), remedy="decode the run again") from error
+    return [str(row["path"] or row["name"]) for row in rows if row["problem"]]
 
 
 def _open(image: Image) -> None:
