@@ -12,6 +12,7 @@ import http.client
 import ipaddress
 import os
 import re
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -123,6 +124,25 @@ class Debuginfod:
 
     def _download(self, url: str, partial: Path) -> bool:
         """False when the server does not have it. Raises OSError, HTTPException or ValueError."""
+        answers: list[bool | Exception] = []
+
+        def work() -> None:
+            try:
+                answers.append(self._transfer(url, partial))
+            except (OSError, ValueError, http.client.HTTPException) as error:
+                answers.append(error)
+
+        # a thread: timeouts of sockets begin again with every byte that comes, here the whole has to come in time
+        worker = threading.Thread(target=work, daemon=True)
+        worker.start()
+        worker.join(self._max_seconds)
+        if not answers:
+            raise ValueError(f"takes longer than {self._max_seconds:.0f} s")
+        if isinstance(answers[0], Exception):
+            raise answers[0]
+        return answers[0]
+
+    def _transfer(self, url: str, partial: Path) -> bool:
         deadline = time.monotonic() + self._max_seconds
         request = urllib.request.Request(url, headers={"User-Agent": "ptweave", "Accept-Encoding": "identity"})
         try:
@@ -134,12 +154,10 @@ class Debuginfod:
             raise
         with answer, partial.open("wb") as out:
             size = 0
-            while chunk := answer.read1(CHUNK):
+            while time.monotonic() < deadline and (chunk := answer.read1(CHUNK)):
                 size += len(chunk)
                 if size > self._max_bytes:
                     raise ValueError(f"sends more than {self._max_bytes} bytes")
-                if time.monotonic() > deadline:
-                    raise ValueError(f"takes longer than {self._max_seconds:.0f} s")
                 out.write(chunk)
         return True
 
