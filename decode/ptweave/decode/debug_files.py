@@ -14,15 +14,17 @@ A file fits when it has the same build id; when one of the two has none, when it
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from ptweave.decode.elf import BadElf, Elf
 from ptweave.decode.sections import AltLink, DebugLink, alt_link, debug_link
 
 DEBUG_ROOT = Path("/usr/lib/debug")
+
+T = TypeVar("T")
 
 
 class Server(Protocol):
@@ -58,29 +60,29 @@ class DebugFiles:
 
     def find(self, elf: Elf, path: str | None, notes: list[str]) -> DebugFile | None:
         """The debug file of `elf`, which was recorded as `path`."""
-        build_id, link = elf.build_id, debug_link(elf)
+        build_id, link = elf.build_id, _link(lambda: debug_link(elf), notes)
         for candidate in self._by_build_id(build_id):
             found = _open(candidate)
             if found is not None:
                 if found.build_id == build_id:
-                    return self._with_shared(candidate, found)
+                    return self._with_shared(candidate, found, notes)
                 notes.append(f"{candidate} is of another build")
         for candidate in self._by_link(link, path):
             found = _open(candidate)
             if found is not None and link is not None:
                 if _fits(elf, found, link):
-                    return self._with_shared(candidate, found)
+                    return self._with_shared(candidate, found, notes)
                 notes.append(f"{candidate} is of another build")
         if self.server is not None and build_id:
             fetched = self.server.fetch(build_id)
             found = None if fetched is None else _open(fetched)
             if fetched is not None and found is not None and found.build_id == build_id:
-                return self._with_shared(fetched, found)
+                return self._with_shared(fetched, found, notes)
         return None
 
-    def of_itself(self, elf: Elf, path: str | None) -> Elf | None:
+    def of_itself(self, elf: Elf, path: str | None, notes: list[str]) -> Elf | None:
         """The file that dwz moved some of `elf`'s own debug information to."""
-        link = alt_link(elf)
+        link = _link(lambda: alt_link(elf), notes)
         return None if link is None else self._shared(link, None if path is None else Path(path))
 
     def _by_build_id(self, build_id: str | None) -> Iterator[Path]:
@@ -99,8 +101,8 @@ class DebugFiles:
         for root in self.roots:
             yield root / folder.relative_to("/") / link.name
 
-    def _with_shared(self, path: Path, elf: Elf) -> DebugFile:
-        link = alt_link(elf)
+    def _with_shared(self, path: Path, elf: Elf, notes: list[str]) -> DebugFile:
+        link = _link(lambda: alt_link(elf), notes)
         return DebugFile(path, elf, None if link is None else self._shared(link, path))
 
     def _shared(self, link: AltLink, path: Path | None) -> Elf | None:
@@ -111,6 +113,14 @@ class DebugFiles:
             found = _open(candidate)
             if found is not None and found.build_id == link.build_id:
                 return found
+        return None
+
+
+def _link(read: Callable[[], T | None], notes: list[str]) -> T | None:
+    try:
+        return read()
+    except BadElf as error:
+        notes.append(str(error))
         return None
 
 

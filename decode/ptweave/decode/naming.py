@@ -68,7 +68,8 @@ def read_names(elf: Elf, path: str | None, files: DebugFiles | None = None) -> N
     more = _attempt(named, "unwind table", lambda: unnamed(known, elf))
     named.functions = Functions([*sources, more]) if more is not None and len(more) else known
     if named.lines is None:
-        named.lines = _attempt(named, "line table", lambda: lines_of(elf, None, files.of_itself(elf, path)))
+        shared = files.of_itself(elf, path, named.problems)
+        named.lines = _attempt(named, "line table", lambda: lines_of(elf, None, shared))
     if named.lines is not None and named.lines.bad_units:
         named.problems.append(f"line table: {named.lines.bad_units} malformed units")
     if named.lines is not None and named.lines.full:
