@@ -9,6 +9,7 @@
 #include "cursor.h"
 #include "grow.h"
 #include "line_header.h"
+#include "unit_dirs.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -261,10 +262,12 @@ static int run_program(struct builder *builder, const struct ptd_line_header *he
 }
 
 static int read_unit(struct builder *builder, struct ptd_cursor unit, unsigned offset_size,
-                     const struct ptd_line_sections *sections)
+                     const struct ptd_line_sections *sections, const char *folder)
 {
     struct ptd_line_header header;
     int status = ptd_line_header_init(&header, &unit, offset_size, sections);
+    if (status > 0 && header.version < 5 && header.directories.count)
+        header.directories.entries[0].name = folder;
     if (status > 0)
         status = run_program(builder, &header, &unit);
     else if (status == 0)
@@ -274,11 +277,13 @@ static int read_unit(struct builder *builder, struct ptd_cursor unit, unsigned o
     return status < 0 ? status : 0;
 }
 
-static int read_units(struct builder *builder, const struct ptd_line_sections *sections)
+static int read_units(struct builder *builder, const struct ptd_line_sections *sections,
+                      const struct ptd_unit_dirs *dirs)
 {
     struct ptd_cursor all = {.at = sections->line, .end = sections->line + sections->line_size};
     int error = 0;
     while (error == 0 && ptd_cursor_left(&all) && !builder->lines->full) {
+        const char *folder = ptd_unit_dirs_find(dirs, (uint64_t)(all.at - sections->line));
         unsigned offset_size = 4;
         uint64_t length = ptd_cursor_number(&all, 4);
         if (length == 0xFFFFFFFF) {
@@ -291,7 +296,7 @@ static int read_units(struct builder *builder, const struct ptd_line_sections *s
             break;
         }
         unit.end = all.at;
-        error = read_unit(builder, unit, offset_size, sections);
+        error = read_unit(builder, unit, offset_size, sections, folder);
     }
     return error;
 }
@@ -303,7 +308,11 @@ int ptd_lines_read(const struct ptd_line_sections *sections, struct ptd_lines **
         return -ENOMEM;
     struct builder builder = {.lines = lines, .max_rows = sections->max_rows,
                               .max_names = sections->max_names};
-    int error = read_units(&builder, sections);
+    struct ptd_unit_dirs dirs;
+    int error = ptd_unit_dirs_init(&dirs, sections);
+    if (error == 0)
+        error = read_units(&builder, sections, &dirs);
+    ptd_unit_dirs_deinit(&dirs);
     if (error < 0) {
         ptd_lines_destroy(lines);
         return error;

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 from ptweave.decode.elf import Elf
 from ptweave.decode.functions import Functions
 from ptweave.decode.naming import read_names
-from ptweave.decode.symbols import functions_of
+from ptweave.decode.symbols import SYMBOL_64, functions_of
 from ptweave.decode.unwind import unwind_ranges
 from support.assembler import compile_c
 from support.elf_writer import ElfWriter
@@ -129,3 +130,112 @@ def test_unwind_ranges_are_the_functions(built: Path) -> None:
     for name in ("helper", "exported", "main"):
         index = [functions.name(i) for i in range(len(functions))].index(name)
         assert ranges[int(functions.starts[index])] == int(functions.ends[index])
+
+
+def test_a_label_inside_a_function_names_nothing() -> None:
+    symbols = [("f", 0x1000, 0x100, LOCAL_FUNC), ("label", 0x1040, 0, GLOBAL_LABEL), ("entry", 0x1080, 0, GLOBAL_FUNC)]
+    assert named(symbols, 0x1040, 0x1050, 0x1080, 0x10F0) == ["f", "f", "entry", "entry"]
+
+
+def test_a_symbol_without_a_size_ends_with_its_section() -> None:
+    elf = Elf(ElfWriter().segment(0, 0x1000, 0x10000).add(".init", bytes(0x20), address=0x1000)
+              .symbols([("_init", 0x1000, 0, GLOBAL_FUNC)]).data())
+    assert names(functions_of(elf), 0x101F, 0x1020) == ["_init", None]
+
+
+def test_a_name_without_a_size_takes_the_size_of_another_at_its_address() -> None:
+    symbols = [("weak", 0x1000, 0x20, WEAK_FUNC), ("global", 0x1000, 0, GLOBAL_FUNC), ("far", 0x1F00, 1, GLOBAL_FUNC)]
+    assert named(symbols, 0x101F, 0x1020) == ["global", None]
+
+
+def test_plain_names_come_before_reserved_ones_of_the_same_kind() -> None:
+    assert named([("__libc_malloc", 0x1000, 0x10, GLOBAL_FUNC), ("malloc", 0x1000, 0x10, GLOBAL_FUNC)],
+                 0x1000) == ["malloc"]
+    assert named([("__libc_x", 0x1000, 0x10, GLOBAL_FUNC), ("x", 0x1000, 0x10, WEAK_FUNC)], 0x1000) == ["__libc_x"]
+    assert named([("_ZN1aE", 0x1000, 0x10, GLOBAL_FUNC), ("z", 0x1000, 0x10, GLOBAL_FUNC)], 0x1000) == ["_ZN1aE"]
+
+
+def test_an_ifunc_names_its_resolver_unless_a_function_does() -> None:
+    ifunc = 0x1A
+    assert named([("memcpy", 0x1000, 0x10, ifunc)], 0x1008) == ["memcpy"]
+    assert named([("memcpy", 0x1000, 0x10, ifunc), ("resolve", 0x1000, 0x10, GLOBAL_FUNC)], 0x1008) == ["resolve"]
+
+
+def covering(program: Path) -> list[tuple[int, int, str]]:
+    """Functions with a size, as readelf lists them."""
+    listed = subprocess.run(["readelf", "-sW", program], capture_output=True, text=True, check=True).stdout
+    found = []
+    for line in listed.splitlines():
+        fields = line.split()
+        if len(fields) >= 8 and fields[3] in ("FUNC", "IFUNC") and fields[6] != "UND" and int(fields[2], 0):
+            found.append((int(fields[1], 16), int(fields[2], 0), fields[7].split("@")[0]))
+    return found
+
+
+CXX_PROGRAM = """
+#include <map>
+#include <string>
+#include <vector>
+namespace shop { template <typename T> struct Cart { std::vector<T> items; __attribute__((noinline)) void add(T t)
+{ items.push_back(t); } }; }
+static __attribute__((noinline)) int count(const std::map<std::string, int> &m)
+{ int n = 0; for (auto &p : m) n += p.second; return n; }
+int main(int argc, char **argv)
+{
+    std::map<std::string, int> m;
+    shop::Cart<std::string> cart;
+    for (int i = 0; i < argc; i++) { m[argv[i]]++; cart.add(argv[i]); }
+    return count(m) + (int)cart.items.size() - 2 * argc;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("real")
+    source = folder / "program.cpp"
+    source.write_text(CXX_PROGRAM)
+    made = {"libc": LIBC}
+    for name, command in {"g++": ["g++", "-O2", "-g"], "g++ -O0": ["g++", "-O0"], "clang++": ["clang++", "-O1", "-g"],
+                          "static": ["g++", "-O1", "-static"], "gold": ["g++", "-O1", "-fuse-ld=gold"]}.items():
+        made[name] = folder / name.replace(" ", "")
+        subprocess.run([*command, "-o", made[name], source], check=True)
+    return made
+
+
+@pytest.mark.parametrize("which", ["libc", "g++", "g++ -O0", "clang++", "static", "gold"])
+def test_every_address_has_the_name_of_the_innermost_function_readelf_lists(real: dict[str, Path], which: str) -> None:
+    program = real[which]
+    functions = functions_of(Elf.open(program))
+    listed = sorted(covering(program))
+    step = max(1, sum(size for _, size, _ in listed) // 40000)
+    addresses, expected = [], []
+    starts = np.array([start for start, _, _ in listed], np.uint64)
+    for address in range(listed[0][0], listed[-1][0] + listed[-1][1], step):
+        last = int(np.searchsorted(starts, np.uint64(address), side="right"))
+        inside = [one for one in listed[max(0, last - 200):last] if one[0] <= address < one[0] + one[1]]
+        if inside:
+            begin = max(start for start, _, _ in inside)
+            addresses.append(address)
+            expected.append({name for start, _, name in inside if start == begin})
+    assert len(addresses) > 500
+    found = names(functions, *addresses)
+    wrong = [(hex(address), name, best) for address, name, best in zip(addresses, found, expected, strict=True)
+             if name is None or name.split("@")[0] not in best]
+    assert wrong == []
+
+
+def test_a_large_symbol_table_is_read_at_a_million_symbols_a_second() -> None:
+    count = 300000
+    rows = np.zeros(count + 1, SYMBOL_64)
+    rows["name"][1:] = 1 + 8 * np.arange(count)
+    rows["info"], rows["section"] = GLOBAL_FUNC, 1
+    rows["value"][1:], rows["size"] = 0x1000 + 16 * np.arange(count), 16
+    strings = b"\0" + b"".join(b"f%06d\0" % number for number in range(count))
+    data = (ElfWriter().segment(0, 0x1000, 16 * count).add(".strtab", strings, type=3)
+            .add(".symtab", rows.tobytes(), type=2, link=".strtab", entry_size=24).data())
+    began = time.process_time()
+    functions = functions_of(Elf(data))
+    took = time.process_time() - began
+    assert names(functions, 0x1000 + 16 * 299999 + 5) == ["f299999"]
+    assert count / took > 1_000_000, f"{count / took:.0f} symbols a second"
