@@ -17,6 +17,7 @@ PARTS = (
     "wrapper/build_host.py",
     "wrapper/build_engine.py",
     "wrapper/build_events.py",
+    "decode/build_demangle.py",
     "decode/build_evl.py",
     "decode/build_dump.py",
     "decode/build_ipt.py",

@@ -271,7 +271,14 @@ struct ptd_line_sections {
     size_t strings_size;
     const uint8_t *line_strings; /* .debug_line_str */
     size_t line_strings_size;
-    size_t max_rows; /* read no more rows than this */
+    const uint8_t *shared_strings; /* .debug_str of the file that .gnu_debugaltlink names */
+    size_t shared_strings_size;
+    const uint8_t *info; /* .debug_info and .debug_abbrev: only for the folders of DWARF 2 to 4 */
+    size_t info_size;
+    const uint8_t *abbrev;
+    size_t abbrev_size;
+    size_t max_rows;  /* read no more rows than this */
+    size_t max_names; /* and no more bytes of file names */
 };
 
 /* Rows of all line tables in file order; `file` indexes `file_starts`, -1 unknown. */

@@ -25,19 +25,23 @@ enum form {
     DW_FORM_STRP = 0x0E,
     DW_FORM_UDATA = 0x0F,
     DW_FORM_STRX = 0x1A,
+    DW_FORM_STRP_SUP = 0x1D,
     DW_FORM_DATA16 = 0x1E,
-    DW_FORM_LINE_STRP = 0x1F
+    DW_FORM_LINE_STRP = 0x1F,
+    DW_FORM_GNU_STRP_ALT = 0x1F21
 };
 
-enum { MAX_FORMATS = 255 };
+enum { MAX_FORMATS = 255, MAX_ENTRIES = 1 << 20, MAX_TEXT = 4096 };
 
 struct format {
     uint64_t content;
     uint64_t form;
 };
 
-int ptd_line_entries_add(struct ptd_line_entries *entries, const char *name, uint64_t directory)
+static int add_entry(struct ptd_line_entries *entries, const char *name, uint64_t directory)
 {
+    if (entries->count == MAX_ENTRIES) /* more than any compilation has: memory is what counts here */
+        return 0;
     if (entries->count == entries->capacity) {
         size_t capacity = entries->capacity ? 2 * entries->capacity : 16;
         struct ptd_line_entry *larger = realloc(entries->entries, capacity * sizeof *larger);
@@ -50,10 +54,9 @@ int ptd_line_entries_add(struct ptd_line_entries *entries, const char *name, uin
     return 0;
 }
 
-/* A text at an offset in a section; "" when there is none. */
-static const char *text_at(const uint8_t *section, size_t size, uint64_t offset)
+const char *ptd_line_text(const uint8_t *section, size_t size, uint64_t offset)
 {
-    if (offset >= size || !memchr(section + offset, 0, size - offset))
+    if (offset >= size || !memchr(section + offset, 0, size - offset < MAX_TEXT ? size - offset : MAX_TEXT))
         return "";
     return (const char *)section + offset;
 }
@@ -62,19 +65,19 @@ static const char *text_at(const uint8_t *section, size_t size, uint64_t offset)
 
 static int read_directory_list(struct ptd_line_header *header, struct ptd_cursor *at)
 {
-    int error = ptd_line_entries_add(&header->directories, "", 0); /* 0: the directory of compilation */
+    int error = add_entry(&header->directories, "", 0); /* 0: the directory of compilation */
     while (error == 0) {
         const char *name = ptd_cursor_text(at);
         if (at->bad || !*name)
             break;
-        error = ptd_line_entries_add(&header->directories, name, 0);
+        error = add_entry(&header->directories, name, 0);
     }
     return error;
 }
 
 static int read_file_list(struct ptd_line_header *header, struct ptd_cursor *at)
 {
-    int error = ptd_line_entries_add(&header->files, "", 0); /* numbered from 1 */
+    int error = add_entry(&header->files, "", 0); /* numbered from 1 */
     while (error == 0) {
         const char *name = ptd_cursor_text(at);
         if (at->bad || !*name)
@@ -83,7 +86,7 @@ static int read_file_list(struct ptd_line_header *header, struct ptd_cursor *at)
         ptd_cursor_uleb(at); /* time of modification */
         ptd_cursor_uleb(at); /* length */
         if (!at->bad)
-            error = ptd_line_entries_add(&header->files, name, directory);
+            error = add_entry(&header->files, name, directory);
     }
     return error;
 }
@@ -99,10 +102,15 @@ static void read_form(struct ptd_cursor *at, uint64_t form, unsigned offset_size
         *name = ptd_cursor_text(at);
         break;
     case DW_FORM_LINE_STRP:
-        *name = text_at(sections->line_strings, sections->line_strings_size, ptd_cursor_number(at, offset_size));
+        *name = ptd_line_text(sections->line_strings, sections->line_strings_size, ptd_cursor_number(at, offset_size));
         break;
     case DW_FORM_STRP:
-        *name = text_at(sections->strings, sections->strings_size, ptd_cursor_number(at, offset_size));
+        *name = ptd_line_text(sections->strings, sections->strings_size, ptd_cursor_number(at, offset_size));
+        break;
+    case DW_FORM_STRP_SUP:
+    case DW_FORM_GNU_STRP_ALT:
+        *name = ptd_line_text(sections->shared_strings, sections->shared_strings_size,
+                        ptd_cursor_number(at, offset_size));
         break;
     case DW_FORM_DATA1:
         *number = ptd_cursor_number(at, 1);
@@ -151,7 +159,7 @@ static int read_entry_table(struct ptd_line_entries *entries, struct ptd_cursor 
     }
     uint64_t count = ptd_cursor_uleb(at);
     /* entries without attributes take no bytes: any number of them would "fit" */
-    if ((count && !format_count) || count > ptd_cursor_left(at))
+    if ((count && !format_count) || count > ptd_cursor_left(at) || count > MAX_ENTRIES)
         at->bad = true;
     for (uint64_t i = 0; i < count && !at->bad; i++) {
         const char *name = "";
@@ -165,7 +173,7 @@ static int read_entry_table(struct ptd_line_entries *entries, struct ptd_cursor 
             else if (formats[f].content == DW_LNCT_DIRECTORY_INDEX)
                 directory = number;
         }
-        int error = at->bad ? 0 : ptd_line_entries_add(entries, name, directory);
+        int error = at->bad ? 0 : add_entry(entries, name, directory);
         if (error < 0)
             return error;
     }

@@ -2,13 +2,14 @@
 /*
  * DWARF line tables as columns (DWARF 5, section 6.2; versions 2 to 4 differ in their headers only).
  *
- * Reads all of .debug_line once, front to back: work is bounded by its size, memory by max_rows. A malformed unit is
+ * Reads all of .debug_line once, front to back: work is bounded by its size, memory by max_rows and max_names. A malformed unit is
  * given up where it is malformed; its length says where the next one begins. The result owns its memory; not
  * thread-safe.
  */
 #include "cursor.h"
 #include "grow.h"
 #include "line_header.h"
+#include "unit_dirs.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -27,7 +28,7 @@ enum standard_opcode {
 
 enum extended_opcode { DW_LNE_END_SEQUENCE = 1, DW_LNE_SET_ADDRESS, DW_LNE_DEFINE_FILE };
 
-enum { FIRST_CAPACITY = 4096, MAX_PATH = 4096, MAX_NAMES = 1 << 26 };
+enum { FIRST_CAPACITY = 4096, MAX_PATH = 4096 };
 
 /* What is being built; capacities beside the result's counts. */
 struct builder {
@@ -36,6 +37,7 @@ struct builder {
     size_t file_capacity;
     size_t name_capacity;
     size_t max_rows;
+    size_t max_names;
 };
 
 /* The state machine of one line program. */
@@ -77,7 +79,7 @@ static int64_t add_file(struct builder *builder, const char *directory, const ch
     struct ptd_lines *lines = builder->lines;
     size_t before = *name == '/' ? 0 : length_of(directory, MAX_PATH), size = length_of(name, MAX_PATH);
     size_t needed = lines->names_size + before + size + 2;
-    if (!size || needed > MAX_NAMES)
+    if (!size || needed > builder->max_names)
         return -1;
     if (lines->file_count == builder->file_capacity) {
         size_t capacity = builder->file_capacity ? 2 * builder->file_capacity : 64;
@@ -260,10 +262,12 @@ static int run_program(struct builder *builder, const struct ptd_line_header *he
 }
 
 static int read_unit(struct builder *builder, struct ptd_cursor unit, unsigned offset_size,
-                     const struct ptd_line_sections *sections)
+                     const struct ptd_line_sections *sections, const char *folder)
 {
     struct ptd_line_header header;
     int status = ptd_line_header_init(&header, &unit, offset_size, sections);
+    if (status > 0 && header.version < 5 && header.directories.count)
+        header.directories.entries[0].name = folder;
     if (status > 0)
         status = run_program(builder, &header, &unit);
     else if (status == 0)
@@ -273,11 +277,13 @@ static int read_unit(struct builder *builder, struct ptd_cursor unit, unsigned o
     return status < 0 ? status : 0;
 }
 
-static int read_units(struct builder *builder, const struct ptd_line_sections *sections)
+static int read_units(struct builder *builder, const struct ptd_line_sections *sections,
+                      const struct ptd_unit_dirs *dirs)
 {
     struct ptd_cursor all = {.at = sections->line, .end = sections->line + sections->line_size};
     int error = 0;
     while (error == 0 && ptd_cursor_left(&all) && !builder->lines->full) {
+        const char *folder = ptd_unit_dirs_find(dirs, (uint64_t)(all.at - sections->line));
         unsigned offset_size = 4;
         uint64_t length = ptd_cursor_number(&all, 4);
         if (length == 0xFFFFFFFF) {
@@ -290,7 +296,7 @@ static int read_units(struct builder *builder, const struct ptd_line_sections *s
             break;
         }
         unit.end = all.at;
-        error = read_unit(builder, unit, offset_size, sections);
+        error = read_unit(builder, unit, offset_size, sections, folder);
     }
     return error;
 }
@@ -300,8 +306,13 @@ int ptd_lines_read(const struct ptd_line_sections *sections, struct ptd_lines **
     struct ptd_lines *lines = calloc(1, sizeof *lines);
     if (!lines)
         return -ENOMEM;
-    struct builder builder = {.lines = lines, .max_rows = sections->max_rows};
-    int error = read_units(&builder, sections);
+    struct builder builder = {.lines = lines, .max_rows = sections->max_rows,
+                              .max_names = sections->max_names};
+    struct ptd_unit_dirs dirs;
+    int error = ptd_unit_dirs_init(&dirs, sections);
+    if (error == 0)
+        error = read_units(&builder, sections, &dirs);
+    ptd_unit_dirs_deinit(&dirs);
     if (error < 0) {
         ptd_lines_destroy(lines);
         return error;

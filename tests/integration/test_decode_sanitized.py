@@ -20,7 +20,7 @@ DAMAGED = 400
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return compile_c(PROGRAMS / "decode_driver.c", tmp_path_factory.mktemp("driver") / "driver", "-std=gnu11", "-g",
                      "-Werror", f"-I{SOURCES}", *(str(path) for path in sorted(SOURCES.glob("*.c"))),
-                     "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-lipt")
+                     "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-lipt", "-liberty")
 
 
 def run(driver: Path, *arguments: str | Path) -> str:
@@ -43,11 +43,13 @@ def test_flow(driver: Path, tmp_path: Path, seed: int) -> None:
 def test_lines(driver: Path, tmp_path: Path, version: int) -> None:
     source = tmp_path / "source.c"
     source.write_text("int f(int x)\n{\n    while (x > 3)\n        x /= 2;\n    return x;\n}\n")
-    thing = compile_c(source, tmp_path / "thing.o", "-c", f"-gdwarf-{version}")
-    section = tmp_path / "section"
-    subprocess.run(["objcopy", "-O", "binary", "--only-section=.debug_line", "--set-section-flags",
-                    ".debug_line=alloc", thing, section], check=True)
-    out = run(driver, "lines", section, str(10 * DAMAGED))
+    thing = compile_c(source, tmp_path / "thing", "-shared", f"-gdwarf-{version}")
+    sections = []
+    for name in ("line", "info", "abbrev"):
+        sections.append(tmp_path / name)
+        subprocess.run(["objcopy", "-O", "binary", f"--only-section=.debug_{name}", "--set-section-flags",
+                        f".debug_{name}=alloc", thing, sections[-1]], check=True)
+    out = run(driver, "lines", *sections, str(10 * DAMAGED))
     assert out.endswith(" 0 bad units\n")
     assert int(out.split()[0]) > 4
 

@@ -3,7 +3,7 @@
  * The decoder's C half without Python, to be built with sanitizers.
  *
  *     decode_driver flow TRACE CODE ADDRESS TIMES   decode; then TIMES more with bytes of the trace changed
- *     decode_driver lines SECTION TIMES             read a .debug_line; then TIMES more with bytes changed
+ *     decode_driver lines LINE INFO ABBREV TIMES    read three debug sections; then TIMES more with bytes changed
  *
  * Prints what the first, unchanged run found. Exits 1 when a run breaks a rule that holds for every input.
  */
@@ -134,14 +134,20 @@ static int flow(char **arguments)
 
 /* ---- lines ---- */
 
-static void read_lines(const uint8_t *section, size_t size, int show)
+enum { SECTIONS = 3 };
+
+/* .debug_line, .debug_info, .debug_abbrev; the first stands for the sections of texts, too */
+static void read_lines(uint8_t *const section[SECTIONS], const size_t size[SECTIONS], int show)
 {
-    struct ptd_line_sections sections = {.line = section, .line_size = size, .strings = section,
-                                         .strings_size = size, .line_strings = section, .line_strings_size = size,
-                                         .max_rows = 100000};
+    struct ptd_line_sections sections = {
+        .line = section[0], .line_size = size[0], .strings = section[0], .strings_size = size[0],
+        .line_strings = section[0], .line_strings_size = size[0], .shared_strings = section[0],
+        .shared_strings_size = size[0], .info = section[1], .info_size = size[1], .abbrev = section[2],
+        .abbrev_size = size[2], .max_rows = 100000, .max_names = 1 << 20};
     struct ptd_lines *lines;
     demand(ptd_lines_read(&sections, &lines) == 0, "lines can be read");
     demand(lines->count <= sections.max_rows, "rows are bounded");
+    demand(lines->names_size <= sections.max_names, "names are bounded");
     for (size_t i = 0; i < lines->count; i++)
         demand(lines->file[i] >= -1 && lines->file[i] < (int64_t)lines->file_count, "files exist");
     for (size_t i = 0; i < lines->file_count; i++)
@@ -154,20 +160,29 @@ static void read_lines(const uint8_t *section, size_t size, int show)
 
 static int lines(char **arguments)
 {
-    size_t size;
-    uint8_t *section = read_file(arguments[0], &size);
-    uint64_t times = strtoull(arguments[1], NULL, 0);
-    uint8_t *exact = malloc(size);
-    memcpy(exact, section, size);
-    read_lines(exact, size, 1);
-    free(exact);
-    for (uint64_t i = 0; i < times; i++) {
-        size_t length = size;
-        uint8_t *copy = damaged(section, &length);
-        read_lines(copy, length, 0);
-        free(copy);
+    uint8_t *section[SECTIONS];
+    size_t size[SECTIONS];
+    uint64_t times = strtoull(arguments[SECTIONS], NULL, 0);
+    for (int i = 0; i < SECTIONS; i++) {
+        uint8_t *data = read_file(arguments[i], &size[i]);
+        section[i] = malloc(size[i]);
+        memcpy(section[i], data, size[i]);
+        free(data);
     }
-    free(section);
+    read_lines(section, size, 1);
+    for (uint64_t i = 0; i < times; i++) {
+        uint8_t *copy[SECTIONS];
+        size_t length[SECTIONS];
+        for (int k = 0; k < SECTIONS; k++) {
+            length[k] = size[k];
+            copy[k] = damaged(section[k], &length[k]);
+        }
+        read_lines(copy, length, 0);
+        for (int k = 0; k < SECTIONS; k++)
+            free(copy[k]);
+    }
+    for (int i = 0; i < SECTIONS; i++)
+        free(section[i]);
     return 0;
 }
 
@@ -175,7 +190,7 @@ int main(int argc, char **argv)
 {
     if (argc == 6 && strcmp(argv[1], "flow") == 0)
         return flow(argv + 2);
-    if (argc == 4 && strcmp(argv[1], "lines") == 0)
+    if (argc == 6 && strcmp(argv[1], "lines") == 0)
         return lines(argv + 2);
     return 2;
 }

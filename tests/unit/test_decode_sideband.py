@@ -52,7 +52,7 @@ def test_blocks_of_a_compiled_program_have_functions_and_lines(tmp_path: Path) -
     program = compile_c(source, tmp_path / "program", "-g", "-O0")
     elf = Elf.open(program)
     functions = functions_of(elf)
-    start = {functions.name(i): int(functions.starts[i]) for i in range(len(functions.names))}
+    start = {functions.name(i): int(functions.starts[i]) for i in range(len(functions))}
     base = 0x7F0000000000
     text = next(segment for segment in elf.segments if segment.flags & 1)
     bundle = TraceBundle(tmp_path / "run.ptw").map(program.read_bytes(), base + text.address, offset=text.offset,

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import random
 import struct
-import zlib
 from pathlib import Path
 
 import numpy as np
@@ -48,27 +47,6 @@ def test_headers_agree_with_another_reader() -> None:
             (s["p_vaddr"], s["p_offset"], s["p_filesz"]) for s in other.iter_segments()]
         note = next(other.get_section_by_name(".note.gnu.build-id").iter_notes())
         assert elf.build_id == note["n_desc"]
-
-
-def test_a_compressed_section_is_decompressed() -> None:
-    text = b"line table " * 100
-    packed = struct.pack("<IIQQ", 1, 0, len(text), 1) + zlib.compress(text)
-    elf = Elf(ElfWriter().add(".debug_line", packed, flags=0x800).data())
-    section = elf.section(".debug_line")
-    assert section is not None
-    assert bytes(elf.contents(section, 1 << 20)) == text
-    with pytest.raises(BadElf):
-        elf.contents(section, 100)
-
-
-@pytest.mark.parametrize("size", [2000, 10**6, 1 << 40])
-def test_a_compressed_section_that_lies_about_its_size_is_refused(size: int) -> None:
-    packed = struct.pack("<IIQQ", 1, 0, size, 1) + zlib.compress(b"x" * 1000)
-    elf = Elf(ElfWriter().add(".debug_line", packed, flags=0x800).data())
-    section = elf.section(".debug_line")
-    assert section is not None
-    with pytest.raises(BadElf):
-        elf.contents(section, 1 << 28)
 
 
 @pytest.mark.parametrize("data", [b"", b"\x7fELF", b"#!/bin/sh\n" * 100, b"\x7fELF" + b"\xff" * 100,
@@ -114,14 +92,16 @@ def test_bytes_changed_anywhere_give_a_value_or_one_kind_of_error() -> None:
 
 def test_the_small_file_has_what_the_damaged_ones_may_lose() -> None:
     functions = functions_of(Elf(small()))
-    assert [functions.name(index) for index in range(len(functions.names))] == ["main", "other", "printf@plt"]
+    assert [functions.name(index) for index in range(len(functions))] == ["main", "other", "printf@plt"]
 
 
-def test_more_sections_than_a_file_can_hold_are_refused() -> None:
+def test_more_sections_than_a_file_can_hold_are_said_and_the_segments_stay() -> None:
     data = bytearray(small())
     data[60:62] = b"\xff\xff"
-    with pytest.raises(BadElf):
-        Elf(bytes(data))
+    elf = Elf(bytes(data))
+    assert (elf.sections, elf.damage) == ([], "section headers: headers outside the file")
+    assert elf.executable(np.array([0x1000], np.uint64)).tolist() == [True]
+    assert Elf(small()).damage is None
 
 
 def test_text_at_stops_at_the_table_and_at_the_limit() -> None:

@@ -3,17 +3,17 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from ptweave.decode.demangle import MAX_NAME, demangle
 from ptweave.decode.elf import Elf
+from ptweave.decode.functions import Functions
 from ptweave.decode.naming import read_names
-from ptweave.decode.symbols import Functions, debug_file, functions_of
+from ptweave.decode.symbols import SYMBOL_64, functions_of
 from ptweave.decode.unwind import unwind_ranges
 from support.assembler import compile_c
 from support.elf_writer import ElfWriter
@@ -100,7 +100,7 @@ def test_plt_stubs_are_named_after_what_they_call(tmp_path: Path, flags: tuple[s
     source.write_text(PROGRAM)
     program = compile_c(source, tmp_path / "program", *flags)
     functions = functions_of(Elf.open(program))
-    stubs = {name for name in (functions.name(index) for index in range(len(functions.names)))
+    stubs = {name for name in (functions.name(index) for index in range(len(functions)))
              if name.endswith("@plt")}
     assert stubs >= (set() if "-fno-plt" in flags else {"printf@plt", "rand@plt"})
     listed = subprocess.run(["objdump", "-d", program], capture_output=True, text=True, check=True).stdout
@@ -112,82 +112,130 @@ def test_plt_stubs_are_named_after_what_they_call(tmp_path: Path, flags: tuple[s
 
 def test_stripped_files_get_names_from_unwind_tables(tmp_path: Path, built: Path) -> None:
     full = functions_of(Elf.open(built))
-    start = {full.name(i): int(full.starts[i]) for i in range(len(full.names))}
+    start = {full.name(i): int(full.starts[i]) for i in range(len(full))}
     stripped = tmp_path / "stripped"
     subprocess.run(["strip", "-o", stripped, built], check=True)
-    functions = read_names(Elf.open(stripped), None, tmp_path).functions
+    functions = read_names(Elf.open(stripped), None).functions
     assert functions is not None
     found = names(functions, start["helper"], start["main"] + 3, start["exported"] + 1)
     assert found == [f"sub_{start['helper']:x}", f"sub_{start['main']:x}", f"sub_{start['exported']:x}"]
-    assert "printf@plt" in {functions.name(index) for index in range(len(functions.names))}
+    assert "printf@plt" in {functions.name(index) for index in range(len(functions))}
 
 
 def test_unwind_ranges_are_the_functions(built: Path) -> None:
     elf = Elf.open(built)
     functions = functions_of(elf)
-    starts, ends = unwind_ranges(elf)
-    ranges = dict(zip(starts.tolist(), ends.tolist(), strict=True))
+    starts, sizes = unwind_ranges(elf)
+    ranges = dict(zip(starts.tolist(), (starts + sizes).tolist(), strict=True))
     for name in ("helper", "exported", "main"):
-        index = [functions.name(i) for i in range(len(functions.names))].index(name)
+        index = [functions.name(i) for i in range(len(functions))].index(name)
         assert ranges[int(functions.starts[index])] == int(functions.ends[index])
 
 
-def test_a_separate_debug_file_is_found_by_build_id(tmp_path: Path, built: Path) -> None:
-    build_id = Elf.open(built).build_id
-    assert build_id
-    root = tmp_path / "debug"
-    (root / ".build-id" / build_id[:2]).mkdir(parents=True)
-    subprocess.run(["objcopy", "--only-keep-debug", built,
-                    root / ".build-id" / build_id[:2] / f"{build_id[2:]}.debug"], check=True)
-    stripped = tmp_path / "stripped"
-    subprocess.run(["strip", "-o", stripped, built], check=True)
-    known = read_names(Elf.open(stripped), "/usr/bin/program", root)
-    assert known.functions is not None
-    assert known.lines is not None
-    full = functions_of(Elf.open(built))
-    index = [full.name(i) for i in range(len(full.names))].index("helper")
-    address = int(full.starts[index])
-    assert names(known.functions, address) == ["helper"]
-    files, lines = known.lines.find(np.array([address], np.uint64))
-    assert (known.lines.names[int(files[0])].endswith("program.c"), lines.tolist()) == (True, [4])
+def test_a_label_inside_a_function_names_nothing() -> None:
+    symbols = [("f", 0x1000, 0x100, LOCAL_FUNC), ("label", 0x1040, 0, GLOBAL_LABEL), ("entry", 0x1080, 0, GLOBAL_FUNC)]
+    assert named(symbols, 0x1040, 0x1050, 0x1080, 0x10F0) == ["f", "f", "entry", "entry"]
 
 
-def test_a_debug_file_of_another_build_is_not_believed(tmp_path: Path, built: Path) -> None:
-    elf = Elf.open(built)
-    assert elf.build_id
-    place = tmp_path / ".build-id" / elf.build_id[:2]
-    place.mkdir(parents=True)
-    shutil.copy("/bin/true", place / f"{elf.build_id[2:]}.debug")
-    assert debug_file(elf, None, tmp_path) is None
+def test_a_symbol_without_a_size_ends_with_its_section() -> None:
+    elf = Elf(ElfWriter().segment(0, 0x1000, 0x10000).add(".init", bytes(0x20), address=0x1000)
+              .symbols([("_init", 0x1000, 0, GLOBAL_FUNC)]).data())
+    assert names(functions_of(elf), 0x101F, 0x1020) == ["_init", None]
 
 
-def test_debug_link_beside_the_path(tmp_path: Path, built: Path) -> None:
-    folder = tmp_path / "debug" / "usr" / "bin"
-    folder.mkdir(parents=True)
-    subprocess.run(["objcopy", "--only-keep-debug", built, folder / "program.debug"], check=True)
-    stripped = tmp_path / "stripped"
-    subprocess.run(["objcopy", "--strip-all", f"--add-gnu-debuglink={folder / 'program.debug'}", built, stripped],
-                   check=True)
-    elf = Elf.open(stripped)
-    assert elf.debug_link == "program.debug"
-    assert debug_file(elf, "/usr/bin/program", tmp_path / "debug") is not None
-    assert debug_file(elf, "/usr/lib/program", tmp_path / "debug") is None
+def test_a_name_without_a_size_takes_the_size_of_another_at_its_address() -> None:
+    symbols = [("weak", 0x1000, 0x20, WEAK_FUNC), ("global", 0x1000, 0, GLOBAL_FUNC), ("far", 0x1F00, 1, GLOBAL_FUNC)]
+    assert named(symbols, 0x101F, 0x1020) == ["global", None]
 
 
-@pytest.mark.parametrize(("mangled", "plain"), [
-    ("main", "main"), ("_start", "_start"), ("", ""),
-    ("_ZN3foo3barEi", "foo::bar(int)"),
-    ("_ZNSt6vectorIiSaIiEE9push_backEOi", "std::vector<int, std::allocator<int> >::push_back(int&&)"),
-    ("_ZN3foo3barEi@plt", "foo::bar(int)@plt"),
-    ("_ZN5alloc3vec12Vec$LT$T$GT$4push17h1234567890abcdefE", "alloc::vec::Vec<T>::push"),
-    ("_RNvNtCs1234_7mycrate3foo3bar", "mycrate::foo::bar"),
-    ("_ZN", "_ZN"), ("_Z", "_Z"), ("_R", "_R"), ("_RNvC", "_RNvC"), ("_ZN3fo", "_ZN3fo"),
-])
-def test_names_are_demangled(mangled: str, plain: str) -> None:
-    assert demangle(mangled) == plain
+def test_plain_names_come_before_reserved_ones_of_the_same_kind() -> None:
+    assert named([("__libc_malloc", 0x1000, 0x10, GLOBAL_FUNC), ("malloc", 0x1000, 0x10, GLOBAL_FUNC)],
+                 0x1000) == ["malloc"]
+    assert named([("__libc_x", 0x1000, 0x10, GLOBAL_FUNC), ("x", 0x1000, 0x10, WEAK_FUNC)], 0x1000) == ["__libc_x"]
+    assert named([("_ZN1aE", 0x1000, 0x10, GLOBAL_FUNC), ("z", 0x1000, 0x10, GLOBAL_FUNC)], 0x1000) == ["_ZN1aE"]
 
 
-@pytest.mark.parametrize("name", ["_Z" + "P" * (MAX_NAME + 1), "_ZN" + "3foo" * 10000 + "E", "_R" + "B_" * 1000,
-                                  "_ZN\N{SNOWMAN}17h1234567890abcdefE", "_RINvB0_B0_B0_B0_B0_B0_B0_B0_"])
-def test_hostile_names_stay_as_they_are(name: str) -> None:
-    assert demangle(name) == name
+def test_an_ifunc_names_its_resolver_unless_a_function_does() -> None:
+    ifunc = 0x1A
+    assert named([("memcpy", 0x1000, 0x10, ifunc)], 0x1008) == ["memcpy"]
+    assert named([("memcpy", 0x1000, 0x10, ifunc), ("resolve", 0x1000, 0x10, GLOBAL_FUNC)], 0x1008) == ["resolve"]
+
+
+def covering(program: Path) -> list[tuple[int, int, str]]:
+    """Functions with a size, as readelf lists them."""
+    listed = subprocess.run(["readelf", "-sW", program], capture_output=True, text=True, check=True).stdout
+    found = []
+    for line in listed.splitlines():
+        fields = line.split()
+        if len(fields) >= 8 and fields[3] in ("FUNC", "IFUNC") and fields[6] != "UND" and int(fields[2], 0):
+            found.append((int(fields[1], 16), int(fields[2], 0), fields[7].split("@")[0]))
+    return found
+
+
+CXX_PROGRAM = """
+#include <map>
+#include <string>
+#include <vector>
+namespace shop { template <typename T> struct Cart { std::vector<T> items; __attribute__((noinline)) void add(T t)
+{ items.push_back(t); } }; }
+static __attribute__((noinline)) int count(const std::map<std::string, int> &m)
+{ int n = 0; for (auto &p : m) n += p.second; return n; }
+int main(int argc, char **argv)
+{
+    std::map<std::string, int> m;
+    shop::Cart<std::string> cart;
+    for (int i = 0; i < argc; i++) { m[argv[i]]++; cart.add(argv[i]); }
+    return count(m) + (int)cart.items.size() - 2 * argc;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("real")
+    source = folder / "program.cpp"
+    source.write_text(CXX_PROGRAM)
+    made = {"libc": LIBC}
+    for name, command in {"g++": ["g++", "-O2", "-g"], "g++ -O0": ["g++", "-O0"], "clang++": ["clang++", "-O1", "-g"],
+                          "static": ["g++", "-O1", "-static"], "gold": ["g++", "-O1", "-fuse-ld=gold"]}.items():
+        made[name] = folder / name.replace(" ", "")
+        subprocess.run([*command, "-o", made[name], source], check=True)
+    return made
+
+
+@pytest.mark.parametrize("which", ["libc", "g++", "g++ -O0", "clang++", "static", "gold"])
+def test_every_address_has_the_name_of_the_innermost_function_readelf_lists(real: dict[str, Path], which: str) -> None:
+    program = real[which]
+    functions = functions_of(Elf.open(program))
+    listed = sorted(covering(program))
+    step = max(1, sum(size for _, size, _ in listed) // 40000)
+    addresses, expected = [], []
+    starts = np.array([start for start, _, _ in listed], np.uint64)
+    for address in range(listed[0][0], listed[-1][0] + listed[-1][1], step):
+        last = int(np.searchsorted(starts, np.uint64(address), side="right"))
+        inside = [one for one in listed[max(0, last - 200):last] if one[0] <= address < one[0] + one[1]]
+        if inside:
+            begin = max(start for start, _, _ in inside)
+            addresses.append(address)
+            expected.append({name for start, _, name in inside if start == begin})
+    assert len(addresses) > 500
+    found = names(functions, *addresses)
+    wrong = [(hex(address), name, best) for address, name, best in zip(addresses, found, expected, strict=True)
+             if name is None or name.split("@")[0] not in best]
+    assert wrong == []
+
+
+def test_a_large_symbol_table_is_read_at_a_million_symbols_a_second() -> None:
+    count = 300000
+    rows = np.zeros(count + 1, SYMBOL_64)
+    rows["name"][1:] = 1 + 8 * np.arange(count)
+    rows["info"], rows["section"] = GLOBAL_FUNC, 1
+    rows["value"][1:], rows["size"] = 0x1000 + 16 * np.arange(count), 16
+    strings = b"\0" + b"".join(b"f%06d\0" % number for number in range(count))
+    data = (ElfWriter().segment(0, 0x1000, 16 * count).add(".strtab", strings, type=3)
+            .add(".symtab", rows.tobytes(), type=2, link=".strtab", entry_size=24).data())
+    began = time.process_time()
+    functions = functions_of(Elf(data))
+    took = time.process_time() - began
+    assert names(functions, 0x1000 + 16 * 299999 + 5) == ["f299999"]
+    assert count / took > 1_000_000, f"{count / took:.0f} symbols a second"

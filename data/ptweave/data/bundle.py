@@ -9,6 +9,7 @@
     dependence/<thread>.evl   event list of libtthread (`ptweave.data.evl`)
     events/syscalls.arrow     system calls as the kernel saw them (`ptweave.data.schemas.RAW_SYSCALLS`)
     images/<name>             code images by build id, or sha256 of their bytes
+    images/perf-<pid>.map     names of the code a process generated, as it left them in /tmp (`perf_map_name`)
     ledger.json               what was produced, stored, lost (`ptweave.data.ledger`)
     decoded/                  between decode and merge: intermediate tables, safe to delete
     tables/<table>/*.parquet  the answer (`ptweave.data.schemas`)
@@ -25,6 +26,11 @@ from ptweave.data.manifest import Manifest
 
 SUFFIX = ".ptw"
 FOLDERS = ("trace", "dependence", "events", "images", "decoded", "tables")
+
+
+def perf_map_name(pid: int) -> str:
+    """Name of a process's map of generated code, in /tmp and in `images/`: lines of START SIZE NAME, in hexadecimal."""
+    return f"perf-{pid}.map"
 
 
 class Bundle:

@@ -105,6 +105,10 @@ IMAGES = Table("images", "a file (or saved anonymous code) whose code ran", (
     Column("build_id", _STR, "", "GNU build id in hex; null where the file has none"),
     Column("size", _I64, "bytes", "size of the kept file; null when it could not be kept"),
     Column("kind", _STR, "", "elf, raw or missing", dictionary=True),
+    Column("debug", _STR, "", "separate debug file its names and lines come from: its path on the machine that "
+           "decoded, or for generated code the perf map in images/; null none"),
+    Column("problem", _STR, "", "what is wrong with it: another file under its build id, damaged symbols, a debug "
+           "file of another build; null nothing"),
 ), ("image",))
 
 MAPS = Table("maps", "an image mapped into an address space", (

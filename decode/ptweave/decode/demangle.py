@@ -1,54 +1,39 @@
 # SPDX-License-Identifier: MIT
-"""C++ and Rust symbol names as their programmers wrote them, through the libraries that know the manglings."""
+"""C++ and Rust symbol names as their programmers wrote them, through libiberty, which knows the manglings.
+
+C++: Itanium ABI. Rust: the legacy scheme (its hash is left out) and v0 (RFC 2603). What compilers append to a name
+stays recognisable: `_Z3foov.cold` is `foo() [clone .cold]`, `main.part.0` stays as it is.
+"""
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 
-import cxxfilt
-from rust_demangler import demangle as demangle_rust
-from rust_demangler.rust import TypeNotFoundError
-from rust_demangler.rust_legacy import UnableToLegacyDemangle
-from rust_demangler.rust_v0 import UnableTov0Demangle
+from ptweave.decode._demangle import ffi, lib
 
-MAX_NAME = 2048
-"""Longer names are kept as they are: a mangled name can stand for a text exponentially longer."""
+MAX_NAME = 4096
+"""Longer names are kept as they are."""
 
-MAX_BACK_REFERENCES = 12
-"""In Rust's v0 scheme each may double the text."""
+MAX_TEXT = 16384
+"""A name that stands for more is kept as it is: a mangled name can stand for a text exponentially longer."""
 
-RUST_HASH = re.compile(r"17h[0-9a-f]{16}E(?:\.llvm\.[0-9]+)?\Z")
+PLT = "@plt"
 
 
 @lru_cache(maxsize=1 << 16)
 def demangle(name: str) -> str:
-    """The demangled name, or the name itself when it is not mangled or cannot be demangled."""
-    if len(name) > MAX_NAME:
-        return name
-    plain, suffix = (name[:-4], "@plt") if name.endswith("@plt") else (name, "")
-    if plain.startswith("_R"):
-        return _rust(plain) + suffix
-    if plain.startswith("_ZN") and RUST_HASH.search(plain):
-        found = _rust(plain)
-        return (found.rpartition("::h")[0] or found) + suffix
-    if plain.startswith(("_Z", "__Z")):
-        return _cxx(plain) + suffix
-    return name
+    """The demangled name, or the name itself when it is not mangled or cannot be demangled.
 
-
-def _cxx(name: str) -> str:
-    try:
-        return str(cxxfilt.demangle(name))
-    except (cxxfilt.Error, UnicodeDecodeError):
+    A symbol's version (`@GLIBC_2.2.5`, `@@GLIBCXX_3.4`) is left out; `@plt` stays.
+    """
+    plain, at, version = name.partition("@")
+    if not plain:
         return name
-
-
-def _rust(name: str) -> str:
-    if name.startswith("_R") and name.count("B") > MAX_BACK_REFERENCES:
-        return name
-    try:
-        return str(demangle_rust(name))
-    except (TypeNotFoundError, UnableToLegacyDemangle, UnableTov0Demangle, ValueError, LookupError, TypeError,
-            AttributeError, RecursionError, OverflowError):
-        return name
+    suffix = PLT if at + version == PLT else ""
+    if not plain.startswith(("_Z", "_R")) or len(plain) > MAX_NAME or not plain.isascii():
+        return plain + suffix
+    text = ffi.new("char[]", MAX_TEXT)
+    size = lib.ptd_demangle(plain.encode("ascii"), text, MAX_TEXT)
+    if size < 0:
+        return plain + suffix
+    return bytes(ffi.buffer(text, size)).decode("utf-8", "replace") + suffix

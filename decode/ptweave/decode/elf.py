@@ -8,8 +8,9 @@ by its size. 32-bit and 64-bit, little-endian (System V ABI; the GNU build id is
 from __future__ import annotations
 
 import mmap
+import os
+import stat
 import struct
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,11 @@ SHF_COMPRESSED = 0x800
 NT_GNU_BUILD_ID = 3
 MAX_HEADERS = 1 << 16
 """More segments or sections than any linker makes."""
+MAX_NAME = 256
+"""Bytes of a section's name that are read."""
+MAX_NOTES = 64
+"""Note segments and sections that are looked into, and notes in each."""
+MAX_NOTE_BYTES = 1 << 20
 
 Addresses = npt.NDArray[np.uint64]
 Mask = npt.NDArray[np.bool_]
@@ -63,7 +69,10 @@ class Section:
 
 
 class Elf:
-    """One ELF file in memory. Reads headers at once and section contents on demand."""
+    """One ELF file in memory. Reads headers at once and section contents on demand.
+
+    `damage` says what is wrong with the section headers of a file whose segments can be read: it has no sections then.
+    """
 
     def __init__(self, data: bytes | memoryview) -> None:
         """Parse the headers of `data`, the whole file. Raises BadElf."""
@@ -77,14 +86,26 @@ class Elf:
         (self.type, self.machine, _version, self.entry, phoff, shoff, _flags, _size, phentsize, phnum, shentsize,
          shnum, shstrndx) = self._unpack(header, 16)
         self.segments = self._segments(phoff, phentsize, phnum)
-        self.sections = self._sections(shoff, shentsize, shnum, shstrndx)
+        self.damage: str | None = None
+        try:
+            self.sections = self._sections(shoff, shentsize, shnum, shstrndx)
+        except BadElf as error:
+            self.sections, self.damage = [], f"section headers: {error}"
+        self._by_name: dict[str, Section] = {}
+        for section in self.sections:
+            self._by_name.setdefault(section.name, section)
 
     @classmethod
     def open(cls, path: Path) -> Elf:
-        """Read a file; raises BadElf for one that cannot be read too."""
+        """Read a regular file; raises BadElf for one that cannot be read too."""
         try:
-            with path.open("rb") as file:
-                return cls(memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)))
+            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+            try:
+                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                    raise BadElf("not a regular file")
+                return cls(memoryview(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)))
+            finally:
+                os.close(descriptor)
         except (OSError, ValueError) as error:
             if isinstance(error, BadElf):
                 raise
@@ -119,18 +140,18 @@ class Elf:
             return []
         layout = struct.Struct("<IIQQQQIIQQ" if self.is_64 else "<IIIIIIIIII")
         raw = list(self._table(layout, offset, stride, count))
-        table = b""
+        table = self.data[:0]
         if names < len(raw):
             start, size = raw[names][4], raw[names][5]
             if start + size > len(self.data):
                 raise BadElf("section names outside the file")
-            table = bytes(self.data[start:start + size])
-        return [Section(text_at(table, name), kind, flags, address, start, size, link, entry_size)
+            table = self.data[start:start + size]
+        return [Section(text_at(table, name, MAX_NAME), kind, flags, address, start, size, link, entry_size)
                 for name, kind, flags, address, start, size, link, _info, _align, entry_size in raw]
 
     def section(self, name: str) -> Section | None:
         """The first section of that name."""
-        return next((section for section in self.sections if section.name == name), None)
+        return self._by_name.get(name)
 
     def bytes_of(self, section: Section) -> memoryview:
         """A section's raw bytes; empty for one without any. Raises BadElf when it lies outside the file."""
@@ -140,50 +161,17 @@ class Elf:
             raise BadElf(f"section {section.name} outside the file")
         return self.data[section.offset:section.offset + section.size]
 
-    def contents(self, section: Section, limit: int) -> bytes | memoryview:
-        """A section's bytes, decompressed (zlib) if need be; raises BadElf beyond `limit` bytes."""
-        raw = self.bytes_of(section)
-        if not section.flags & SHF_COMPRESSED:
-            if len(raw) > limit:
-                raise BadElf(f"section {section.name} too large")
-            return raw
-        layout = struct.Struct("<IIQQ" if self.is_64 else "<III")
-        if len(raw) < layout.size:
-            raise BadElf(f"section {section.name} truncated")
-        fields = layout.unpack_from(raw)
-        kind, size = fields[0], fields[2] if self.is_64 else fields[1]
-        if size == 0:
-            return b""
-        if kind != 1 or size > limit:
-            raise BadElf(f"section {section.name} compressed in a way not supported, or too large")
-        try:
-            data = zlib.decompressobj().decompress(raw[layout.size:], size)
-        except zlib.error as error:
-            raise BadElf(f"section {section.name}: {error}") from error
-        if len(data) != size:
-            raise BadElf(f"section {section.name} does not decompress to its size")
-        return data
-
     @property
     def build_id(self) -> str | None:
         """The GNU build id in hex, from a note segment or section."""
         places = [(s.offset, s.size) for s in self.segments if s.type == PT_NOTE]
         places += [(s.offset, s.size) for s in self.sections if s.type == SHT_NOTE]
-        for offset, size in places:
+        for offset, size in places[:MAX_NOTES]:
             if offset + size <= len(self.data):
-                for owner, kind, payload in notes(self.data[offset:offset + size]):
+                for owner, kind, payload in notes(self.data[offset:offset + min(size, MAX_NOTE_BYTES)]):
                     if owner == b"GNU\0" and kind == NT_GNU_BUILD_ID and 0 < len(payload) <= 64:
                         return payload.hex()
         return None
-
-    @property
-    def debug_link(self) -> str | None:
-        """File name in .gnu_debuglink, if it is a plain one."""
-        section = self.section(".gnu_debuglink")
-        if section is None:
-            return None
-        name = text_at(bytes(self.bytes_of(section)[:4096]), 0)
-        return name if name and "/" not in name and name not in (".", "..") else None
 
     def addresses(self, offsets: Addresses) -> tuple[Addresses, Mask]:
         """Link-time addresses of file offsets, and which offsets are in an executable segment."""
@@ -209,21 +197,29 @@ class Elf:
 
 
 def notes(data: memoryview) -> Iterator[tuple[bytes, int, bytes]]:
-    """(owner, type, payload) of each note; stops at the first malformed one."""
+    """(owner, type, payload) of the first notes; stops at a malformed one. Long owners and payloads are cut."""
     position = 0
-    while position + 12 <= len(data):
+    for _ in range(MAX_NOTES):
+        if position + 12 > len(data):
+            return
         name_size, size, kind = struct.unpack_from("<III", data, position)
         name_at = position + 12
         payload_at = name_at + (name_size + 3 & ~3)
         if payload_at + size > len(data):
             return
-        yield bytes(data[name_at:name_at + name_size]), kind, bytes(data[payload_at:payload_at + size])
+        yield (bytes(data[name_at:name_at + min(name_size, 256)]), kind,
+               bytes(data[payload_at:payload_at + min(size, 256)]))
         position = payload_at + (size + 3 & ~3)
 
 
-def text_at(table: bytes, offset: int, limit: int = 1 << 16) -> str:
+def text_at(table: bytes | memoryview, offset: int, limit: int = 1 << 16) -> str:
     """The NUL-terminated text at `offset`; empty outside the table, cut at `limit` bytes."""
     if not 0 <= offset < len(table):
         return ""
-    end = table.find(b"\0", offset, offset + limit)
-    return table[offset:end if end >= 0 else min(len(table), offset + limit)].decode("utf-8", "replace")
+    size = min(128, limit)  # nearly every name is shorter: a view has no find
+    while True:
+        piece = bytes(table[offset:offset + size])
+        end = piece.find(b"\0")
+        if end >= 0 or len(piece) < size or size == limit:
+            return piece[:end if end >= 0 else len(piece)].decode("utf-8", "replace")
+        size = min(8 * size, limit)

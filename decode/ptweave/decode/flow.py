@@ -29,6 +29,7 @@ from ptweave.data.sideband import read_sideband
 from ptweave.decode import gaps
 from ptweave.decode._ipt import ffi, lib
 from ptweave.decode.columns import array, coded, times
+from ptweave.decode.debug_files import DebugFiles
 from ptweave.decode.images import Code, Mapping
 from ptweave.decode.naming import Naming
 from ptweave.decode.plan import Slice, Thread, plan
@@ -130,10 +131,11 @@ class _Sections:
 class _Decode:
     """One decode of one bundle."""
 
-    def __init__(self, bundle: Bundle, writers: _Writers, code: Code) -> None:
+    def __init__(self, bundle: Bundle, writers: _Writers, code: Code, files: DebugFiles | None) -> None:
         self.clocks = bundle.manifest.clocks
         self.writers = writers
         self.sections = _Sections(code)
+        self.files = files
         self.tables = _own(lib.ptd_tables_create(), lib.ptd_tables_destroy)
         self.cpu = _cpu(bundle.manifest)
         self.rows: Any = None  # a batch to be filled
@@ -248,7 +250,8 @@ class _Decode:
             "length": array(self.tables, view.length, n, pa.int32()),
             "instructions": array(self.tables, view.instructions, n, pa.int32())}, schema=schemas.PATHS.schema))
         blocks = self._blocks()
-        names = Naming(code).columns(blocks["image"].to_numpy(), blocks["offset"].to_numpy())
+        names = Naming(code, self.files).columns(blocks["image"].to_numpy(), blocks["offset"].to_numpy(),
+                                                 blocks["ip"].to_numpy())
         write_table(bundle.tables, schemas.BLOCKS, pa.table({**blocks, **names}).cast(schemas.BLOCKS.schema))
 
     def _blocks(self) -> dict[str, pa.Array]:
@@ -267,12 +270,13 @@ class _Decode:
         }
 
 
-def decode_flow(bundle: Bundle, progress: Progress | None = None) -> None:
+def decode_flow(bundle: Bundle, progress: Progress | None = None, files: DebugFiles | None = None) -> None:
     """Decode every trace of `bundle` and write the flow tables, `decoded/threads.parquet` and the ledger.
 
-    `progress` is called with bytes of trace done and in all. Decoding again replaces what was decoded before; the
-    tables appear when all of it is done. Raises BadInput for a bundle without a readable sideband, MachineLacks
-    when memory runs out. Everything that could not be decoded is a row of `gaps`, not an error.
+    `progress` is called with bytes of trace done and in all; `files` finds separate debug files. Decoding again
+    replaces what was decoded before; the tables appear when all of it is done. Raises BadInput for a bundle without a
+    readable sideband, MachineLacks when memory runs out. Everything that could not be decoded is a row of `gaps`, not
+    an error.
     """
     sideband = read_sideband(bundle.sideband)
     threads = plan(bundle, sideband)
@@ -281,7 +285,7 @@ def decode_flow(bundle: Bundle, progress: Progress | None = None) -> None:
     behind = 0
     results: list[tuple[Thread, Totals]] = []
     with ExitStack() as stack:
-        decode = _Decode(bundle, _Writers(stack, bundle), code)
+        decode = _Decode(bundle, _Writers(stack, bundle), code, files)
         for thread in threads:
             def moved(offset: int, base: int = behind) -> None:
                 if progress is not None:

@@ -7,18 +7,22 @@ machine: names are checked before they become paths, ranges before they become m
 
 from __future__ import annotations
 
+import hashlib
 import re
 import stat
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
+from ptweave.data.errors import BadInput
+from ptweave.data.schemas import IMAGES
 from ptweave.data.sideband import SidebandKind
 from ptweave.decode.elf import BadElf, Elf
 
@@ -29,7 +33,10 @@ ADDRESS_END = (1 << 64) - 1
 
 @dataclass
 class Image:
-    """A file whose code ran. `file` is None when the bundle does not have it."""
+    """A file whose code ran. `file` is None when the bundle does not have it, or another one under its name.
+
+    `problems` say, in words, what is wrong with it or its symbols; `debug` is what its names come from beside itself.
+    """
 
     number: int
     name: str | None
@@ -37,6 +44,8 @@ class Image:
     file: Path | None
     size: int | None
     elf: Elf | None = None
+    problems: list[str] = field(default_factory=list)
+    debug: str | None = None
 
     @property
     def kind(self) -> str:
@@ -53,6 +62,8 @@ class Image:
         words = [self.path or "code in anonymous memory"]
         if self.name:
             words.append(f"({self.name})")
+        if self.file is None and self.problems:
+            words.append(f"[{'; '.join(self.problems)}]")
         return " ".join(words)
 
 
@@ -128,6 +139,10 @@ class Space:
         self._epoch = -1
         self._ordered: bool | None = None
 
+    def images(self) -> set[int]:
+        """Numbers of the images that were ever mapped in it."""
+        return {change.image.number for change in self.changes if change.image is not None}
+
     def at(self, epoch: int) -> list[Mapping]:
         """The image set of an epoch. Quick when epochs are asked for in ascending order."""
         if self._ordered is None:
@@ -156,13 +171,17 @@ class Space:
 
 
 class Code:
-    """All images and address spaces of a run."""
+    """All images and address spaces of a run. `forked_from`: process id → the one it is a fork of."""
 
     def __init__(self, sideband: pa.Table, folder: Path) -> None:
         self.folder = folder
         self.images: list[Image] = []
         self.spaces: dict[int, Space] = {}
+        self.forked_from: dict[int, int] = {}
         self._by_name: dict[tuple[str | None, str | None], Image] = {}
+        for row in sideband.filter(pc.equal(sideband["kind"], SidebandKind.PROCESS.value)).to_pylist():
+            if row["detail"] == "fork" and row["value"]:
+                self.forked_from[row["pid"]] = row["value"]
         wanted = [SidebandKind.MAP.value, SidebandKind.CODE.value, SidebandKind.UNMAP.value]
         rows = sideband.filter(pc.is_in(sideband["kind"], pa.array(wanted)))
         for row in rows.to_pylist():
@@ -189,11 +208,7 @@ class Code:
         if known is None:
             file, size = self._file(name)
             known = Image(len(self.images), name, path, file, size)
-            if file is not None:
-                try:
-                    known.elf = Elf.open(file)
-                except BadElf:
-                    known.elf = None  # raw: it has code all the same
+            _open(known)
             self.images.append(known)
             self._by_name[key] = known
         return known
@@ -211,7 +226,7 @@ class Code:
     def image_rows(self) -> list[dict[str, object]]:
         """Rows of the table `images`."""
         return [{"image": i.number, "name": i.name, "path": i.path, "build_id": i.build_id, "size": i.size,
-                 "kind": i.kind} for i in self.images]
+                 "kind": i.kind, "debug": i.debug, "problem": "; ".join(i.problems) or None} for i in self.images]
 
     def map_rows(self) -> list[dict[str, object]]:
         """Rows of the table `maps`, sorted by space and address."""
@@ -222,3 +237,45 @@ class Code:
             rows += [{"space": number, "pid": space.pid, "start": m.start, "end": m.end, "offset": m.offset,
                       "image": m.image.number, "since": m.since, "until": until} for m, until in found]
         return rows
+
+
+def damaged_images(tables: Path) -> list[str]:
+    """Paths (or names) of a decoded run's images that have a problem. Raises BadInput when the table is not there."""
+    file = tables / IMAGES.name / "0.parquet"
+    try:
+        rows = pq.read_table(file, columns=["path", "name", "problem"]).to_pylist()
+    except (OSError, pa.ArrowException) as error:
+        raise BadInput(f"cannot be read ({error})", where=str(file), remedy="decode the run again") from error
+    return [str(row["path"] or row["name"]) for row in rows if row["problem"]]
+
+
+def _open(image: Image) -> None:
+    """Read an image's headers; one whose build id is not the one it is kept under is not the file that ran."""
+    if image.file is None:
+        return
+    try:
+        image.elf = Elf.open(image.file)
+    except BadElf as error:
+        image.elf = None  # raw: it has code all the same
+        if _begins_like_elf(image.file):
+            image.problems.append(f"ELF header: {error}")
+        return
+    found = image.elf.build_id
+    if found is not None and image.name != found and not _is_digest(image.file, image.name):
+        image.problems.append(f"the kept file has build id {found}")
+        image.file = image.size = image.elf = None
+
+
+def _begins_like_elf(file: Path) -> bool:
+    with file.open("rb") as opened:
+        return opened.read(4) == b"\x7fELF"
+
+
+def _is_digest(file: Path, name: str | None) -> bool:
+    """Whether a name is the file's sha256, or no build id at all."""
+    if name is None or not re.fullmatch("[0-9a-f]{8,128}", name):
+        return True
+    if len(name) != 64:
+        return False
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest() == name

@@ -11,13 +11,24 @@ import numpy.typing as npt
 
 from ptweave.data.errors import MachineLacks
 from ptweave.decode._ipt import ffi, lib
-from ptweave.decode.elf import Addresses, Elf
+from ptweave.decode.elf import Addresses, BadElf, Elf
+from ptweave.decode.sections import contents
 
 MAX_SECTION = 1 << 28
 """Bytes of a debug section beyond which it is not read."""
 
 MAX_ROWS = 1 << 23
 """Rows of line tables beyond which the rest is not read."""
+
+NAME_RATIO = 8
+"""Bytes of file names for each byte of line tables: folders are named once there, and with each file here."""
+SMALL = 1 << 20
+
+FIRST_UNITS = 1 << 14
+"""Line tables whose version is looked at."""
+
+MAX_INFO = 1 << 27
+"""Bytes of .debug_info and .debug_abbrev beyond which they are not read."""
 
 
 class Lines:
@@ -34,36 +45,62 @@ class Lines:
         self.full = full
 
     def find(self, addresses: Addresses) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-        """File (index into `names`, −1 unknown) and line (0 unknown) of each address."""
+        """File (index into `names`, −1 unknown) and line (0 unknown) of each address.
+
+        Code that is of no line (a compiler made it up) has no file.
+        """
         if not len(self.addresses):
             return np.full(len(addresses), -1, np.int32), np.zeros(len(addresses), np.int32)
         row = np.searchsorted(self.addresses, addresses, side="right") - 1
         at = np.maximum(row, 0)
-        known = (row >= 0) & ~self.ends[at] & (self.files[at] >= 0)
+        known = (row >= 0) & ~self.ends[at] & (self.files[at] >= 0) & (self.lines[at] > 0)
         return np.where(known, self.files[at], -1), np.where(known, self.lines[at], 0)
 
 
-def lines_of(elf: Elf) -> Lines | None:
-    """The line table of an ELF file, None when it has none. Raises BadElf when its sections are malformed."""
-    section = elf.section(".debug_line")
-    if section is None or not section.size:
+def lines_of(elf: Elf, code: Elf | None = None, shared: Elf | None = None) -> Lines | None:
+    """The line table of an ELF file, None when it has none. Raises BadElf when its sections are malformed.
+
+    `code`: the file with the code, when `elf` is a debug file of it; `shared`: the file that dwz moved texts to.
+    """
+    data = [contents(elf, name, MAX_SECTION) for name in (".debug_line", ".debug_str", ".debug_line_str")]
+    data.append(b"" if shared is None else contents(shared, ".debug_str", MAX_SECTION))
+    if not len(data[0]):
         return None
-    contents = [_contents(elf, name) for name in (".debug_line", ".debug_str", ".debug_line_str")]
-    buffers = [ffi.from_buffer("uint8_t[]", data) for data in contents]
-    (line, strings, line_strings) = buffers
+    data += _units(elf) if _has_old_units(data[0]) else (b"", b"")
+    line, strings, line_strings, shared_strings, info, abbrev = (ffi.from_buffer("uint8_t[]", one) for one in data)
     sections = ffi.new("struct ptd_line_sections *", {
-        "line": line, "line_size": len(contents[0]), "strings": strings, "strings_size": len(contents[1]),
-        "line_strings": line_strings, "line_strings_size": len(contents[2]), "max_rows": MAX_ROWS})
+        "line": line, "line_size": len(data[0]), "strings": strings, "strings_size": len(data[1]),
+        "line_strings": line_strings, "line_strings_size": len(data[2]), "shared_strings": shared_strings,
+        "shared_strings_size": len(data[3]), "info": info, "info_size": len(data[4]), "abbrev": abbrev,
+        "abbrev_size": len(data[5]), "max_rows": MAX_ROWS, "max_names": NAME_RATIO * len(data[0]) + SMALL})
     made = ffi.new("struct ptd_lines **")
     if lib.ptd_lines_read(sections, made) < 0:
         raise MachineLacks("is out of memory", where="the line tables", remedy="free some memory")
     table = ffi.gc(made[0], lib.ptd_lines_destroy)
-    return _sorted(elf, table)
+    return _sorted(code or elf, table)
 
 
-def _contents(elf: Elf, name: str) -> bytes | memoryview:
-    section = elf.section(name)
-    return b"" if section is None else elf.contents(section, MAX_SECTION)
+def _has_old_units(line: bytes | memoryview) -> bool:
+    """Whether one of the first tables is older than version 5, which names the folder of compilation itself."""
+    at = 0
+    for _ in range(FIRST_UNITS):
+        wide = bytes(line[at:at + 4]) == b"\xff" * 4
+        length_at, length_size = (at + 4, 8) if wide else (at, 4)
+        version_at = length_at + length_size
+        if version_at + 2 > len(line):
+            return False
+        if int.from_bytes(line[version_at:version_at + 2], "little") < 5:
+            return True
+        at = version_at + int.from_bytes(line[length_at:version_at], "little")
+    return False
+
+
+def _units(elf: Elf) -> tuple[bytes | memoryview, bytes | memoryview]:
+    """.debug_info and .debug_abbrev. Without them names of files stay relative: no more is lost."""
+    try:
+        return contents(elf, ".debug_info", MAX_INFO), contents(elf, ".debug_abbrev", MAX_INFO)
+    except BadElf:
+        return b"", b""
 
 
 def _column(pointer: Any, count: int, kind: str, dtype: type[np.generic]) -> npt.NDArray[Any]:

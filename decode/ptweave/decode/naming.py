@@ -1,105 +1,165 @@
 # SPDX-License-Identifier: MIT
-"""Functions and source lines for the blocks of a run: the last four columns of the table `blocks`."""
+"""Functions and source lines for the blocks of a run: the last four columns of the table `blocks`.
+
+Functions: from the symbol tables of the file's debug file, of the file itself and of the mini debug information in
+it, then PLT stubs, then what only the unwind table knows (`sub_<address>`). Code that is in no ELF file gets the names
+of the process's `perf-PID.map`. Lines come from the line tables: a block of an inlined function has the line it was
+written on, and the name of the function it was inlined into.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
-from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ptweave.data.bundle import perf_map_name
+from ptweave.decode.debug_files import DebugFiles
 from ptweave.decode.demangle import demangle
 from ptweave.decode.elf import Addresses, BadElf, Elf
+from ptweave.decode.functions import Candidates, Functions
 from ptweave.decode.images import Code, Image
 from ptweave.decode.lines import Lines, lines_of
-from ptweave.decode.symbols import DEBUG_ROOT, Functions, debug_file, functions_of
-from ptweave.decode.unwind import with_unwind
+from ptweave.decode.perf_map import PerfMap, read_perf_map
+from ptweave.decode.plt import plt_stubs
+from ptweave.decode.sections import symbol_file
+from ptweave.decode.symbols import symbols_of
+from ptweave.decode.unwind import unnamed
+
+NAMED_FOREBEARS = 64
+"""Fork parents that are asked for a map."""
+
+T = TypeVar("T")
 
 
 @dataclass
 class Named:
-    """What is known of one image. `problems` says, in words, what of the file was malformed."""
+    """What is known of one image. `problems` says, in words, what of its files was malformed or did not fit;
+    `debug` names the debug file that was used."""
 
     functions: Functions | None = None
     lines: Lines | None = None
     problems: list[str] = field(default_factory=list)
+    debug: str | None = None
 
 
-def read_names(elf: Elf, path: str | None, debug_root: Path = DEBUG_ROOT) -> Named:
-    """Functions and lines of an ELF file and its separate debug file; malformed parts are left out and said."""
+def read_names(elf: Elf, path: str | None, files: DebugFiles | None = None) -> Named:
+    """Functions and lines of an ELF file that was recorded as `path`; malformed parts are left out and said."""
+    files = files or DebugFiles()
     named = Named()
-    sources = [elf]
-    separate = debug_file(elf, path, debug_root)
+    if elf.damage:
+        named.problems.append(elf.damage)
+    separate = files.find(elf, path, named.problems)
+    sources: list[Candidates] = []
     if separate is not None:
-        sources.insert(0, separate)
-    for source in sources:
-        if named.functions is None or source is elf:
-            functions = _functions(source, named)
-            # the debug file has all of .symtab; the file itself has the PLT and what .dynsym exports
-            named.functions = functions if named.functions is None else _union(named.functions, functions)
-        if named.lines is None:
-            try:
-                named.lines = lines_of(source)
-            except BadElf as error:
-                named.problems.append(f"line table: {error}")
-    try:
-        named.functions = with_unwind(named.functions, elf)
-    except BadElf as error:
-        named.problems.append(f"unwind table: {error}")
+        named.debug = str(separate.path)
+        sources += _attempt(named, "debug file's symbols", lambda: symbols_of(separate.elf, elf)) or []
+        named.lines = _attempt(named, "debug file's line table",
+                               lambda: lines_of(separate.elf, elf, separate.shared))
+    sources += _attempt(named, "symbols", lambda: symbols_of(elf)) or []
+    sources += _attempt(named, "mini debug information", lambda: _mini(elf)) or []
+    sources += _attempt(named, "PLT", lambda: plt_stubs(elf)) or []
+    known = Functions(sources)
+    more = _attempt(named, "unwind table", lambda: unnamed(known, elf))
+    named.functions = Functions([*sources, more]) if more is not None and len(more) else known
+    if named.lines is None:
+        shared = files.of_itself(elf, path, named.problems)
+        named.lines = _attempt(named, "line table", lambda: lines_of(elf, None, shared))
+    if named.lines is not None and named.lines.bad_units:
+        named.problems.append(f"line table: {named.lines.bad_units} malformed units")
+    if named.lines is not None and named.lines.full:
+        named.problems.append("line table: too large, its end is not read")
     return named
 
 
-def _functions(elf: Elf, named: Named) -> Functions | None:
+def _attempt(named: Named, what: str, read: Callable[[], T]) -> T | None:
     try:
-        return functions_of(elf)
+        return read()
     except BadElf as error:
-        named.problems.append(f"symbols: {error}")
+        named.problems.append(f"{what}: {error}")
         return None
 
 
-def _union(first: Functions, second: Functions | None) -> Functions:
-    """Both tables' functions; at the same address the first one's name."""
-    if second is None:
-        return first
-    starts = np.concatenate((first.starts, second.starts))
-    order = np.argsort(starts, kind="stable")
-    kept = order[np.concatenate(([True], starts[order][1:] != starts[order][:-1]))] if len(order) else order
-    names = [*first.names, *second.names]
-    return Functions(starts[kept], np.concatenate((first.ends, second.ends))[kept], [names[i] for i in kept])
+def _mini(elf: Elf) -> list[Candidates]:
+    inner = symbol_file(elf)
+    return [] if inner is None else symbols_of(inner, elf)
 
 
 class Naming:
-    """Names the blocks of all images of a run."""
+    """Names the blocks of all images of a run; tells the images which debug file they have, and their problems."""
 
-    def __init__(self, code: Code, debug_root: Path = DEBUG_ROOT) -> None:
+    def __init__(self, code: Code, files: DebugFiles | None = None) -> None:
         self.code = code
-        self.debug_root = debug_root
-        self.problems: dict[int, list[str]] = {}
+        self.files = files or DebugFiles()
+        self._maps: dict[int, PerfMap | None] = {}
+        self._users: dict[int, list[int]] | None = None
 
-    def columns(self, images: npt.NDArray[np.int32], offsets: npt.NDArray[np.int64]) -> dict[str, pa.Array]:
-        """The columns function, function_offset, file and line for blocks at `offsets` in `images`."""
+    def columns(self, images: npt.NDArray[np.int32], offsets: npt.NDArray[np.int64],
+                ips: npt.NDArray[np.uint64] | None = None) -> dict[str, pa.Array]:
+        """The columns function, function_offset, file and line for blocks at `offsets` in `images`.
+
+        `ips`: the addresses they ran at, for code that is in no file.
+        """
         result = _Columns(len(images))
         for number in np.unique(images):
-            rows = np.flatnonzero(images == number)
-            if 0 <= number < len(self.code.images):
-                self._name(self.code.images[number], rows, offsets[rows].astype(np.uint64), result)
+            if not 0 <= number < len(self.code.images):
+                continue
+            image, rows = self.code.images[number], np.flatnonzero(images == number)
+            if image.elf is not None:
+                self._name(image, image.elf, rows, offsets[rows].astype(np.uint64), result)
+            elif ips is not None:
+                self._name_generated(image, rows, ips[rows], result)
         return result.arrays()
 
-    def _name(self, image: Image, rows: npt.NDArray[np.int64], offsets: Addresses, result: _Columns) -> None:
-        if image.elf is None:
-            return
-        addresses, known = image.elf.addresses(offsets)
+    def _name(self, image: Image, elf: Elf, rows: npt.NDArray[np.int64], offsets: Addresses,
+              result: _Columns) -> None:
+        addresses, known = elf.addresses(offsets)
         rows, addresses = rows[known], addresses[known]
-        named = read_names(image.elf, image.path, self.debug_root)
-        if named.problems:
-            self.problems[image.number] = named.problems
+        named = read_names(elf, image.path, self.files)
+        image.debug = named.debug
+        image.problems += named.problems
         if named.functions is not None:
             result.add_functions(rows, addresses, named.functions)
         if named.lines is not None:
             result.add_lines(rows, addresses, named.lines)
+
+    def _name_generated(self, image: Image, rows: npt.NDArray[np.int64], ips: Addresses, result: _Columns) -> None:
+        for pid in self._pids(image):
+            known = self._map(pid)
+            if known is None or not len(rows):
+                continue
+            if known.malformed:
+                image.problems.append(f"{perf_map_name(pid)}: {known.malformed} of {known.lines} lines are malformed")
+            image.debug = perf_map_name(pid)
+            found = known.functions.find(ips) >= 0
+            result.add_functions(rows[found], ips[found], known.functions)
+            rows, ips = rows[~found], ips[~found]
+
+    def _pids(self, image: Image) -> Iterator[int]:
+        """Processes with that image, and those they are forks of: a fork has its parent's code and no map of it."""
+        if self._users is None:
+            self._users = {}
+            for _, space in sorted(self.code.spaces.items()):
+                for number in space.images():
+                    self._users.setdefault(number, []).append(space.pid)
+        seen: set[int] = set()
+        for pid in self._users.get(image.number, []):
+            for _ in range(NAMED_FOREBEARS):
+                if pid in seen:
+                    break
+                seen.add(pid)
+                yield pid
+                pid = self.code.forked_from.get(pid, pid)
+
+    def _map(self, pid: int) -> PerfMap | None:
+        if pid not in self._maps:
+            self._maps[pid] = read_perf_map(self.code.folder / perf_map_name(pid))
+        return self._maps[pid]
 
 
 class _Columns:

@@ -11,13 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from ptweave.decode.elf import Addresses, BadElf, Elf
-from ptweave.decode.symbols import Functions
+from ptweave.decode.functions import ADDRESS_MAX, Candidates, Functions, NamedByAddress
+from ptweave.decode.symbols import UNWIND_RANK
 
 DW_EH_PE_UDATA4, DW_EH_PE_DATAREL_SDATA4 = 0x03, 0x3B
 
 
 def unwind_ranges(elf: Elf) -> tuple[Addresses, Addresses]:
-    """Start and end addresses of the functions with unwind information; end 0 where it is not known.
+    """Start addresses and sizes of the functions with unwind information; size 0 where it is not known.
 
     Raises BadElf when the table is malformed.
     """
@@ -25,7 +26,7 @@ def unwind_ranges(elf: Elf) -> tuple[Addresses, Addresses]:
     header = elf.section(".eh_frame_hdr")
     if header is None:
         return nothing, nothing
-    raw = bytes(elf.bytes_of(header))
+    raw = elf.bytes_of(header)
     if len(raw) < 12 or raw[0] != 1 or raw[2] != DW_EH_PE_UDATA4 or raw[3] != DW_EH_PE_DATAREL_SDATA4:
         return nothing, nothing
     count = int.from_bytes(raw[8:12], "little")
@@ -36,16 +37,15 @@ def unwind_ranges(elf: Elf) -> tuple[Addresses, Addresses]:
     starts = (base + pairs[:, 0].astype(np.uint64)).astype(np.uint64)
     entries = (base + pairs[:, 1].astype(np.uint64)).astype(np.uint64)
     good = elf.executable(starts)
-    return starts[good], starts[good] + _sizes(elf, entries[good], starts[good])
+    return starts[good], _sizes(elf, entries[good], starts[good])
 
 
 def _sizes(elf: Elf, entries: Addresses, starts: Addresses) -> Addresses:
-    """Sizes of functions from their FDEs (length, CIE, begin relative to itself, size); −start where unknown."""
-    unknown = np.uint64(0) - starts
+    """Sizes of functions from their FDEs (length, CIE, begin relative to itself, size); 0 where unknown."""
     frames = elf.section(".eh_frame")
-    if frames is None or frames.size < 16:
-        return unknown
-    raw = np.frombuffer(elf.bytes_of(frames), np.uint8)
+    raw = np.frombuffer(b"" if frames is None else elf.bytes_of(frames), np.uint8)
+    if frames is None or len(raw) < 16:
+        return np.zeros(len(starts), np.uint64)
     at = entries - np.uint64(frames.address)
     inside = at <= np.uint64(len(raw) - 16)
     at = np.where(inside, at, np.uint64(0))
@@ -56,25 +56,19 @@ def _sizes(elf: Elf, entries: Addresses, starts: Addresses) -> Addresses:
 
     begins = entries + np.uint64(8) + word(8)
     sizes = word(12)
-    return np.where(inside & (begins == starts) & (sizes < np.uint64(1 << 31)), sizes, unknown)
+    return np.where(inside & (begins == starts) & (sizes < np.uint64(1 << 31)), sizes, np.uint64(0))
 
 
-def with_unwind(functions: Functions | None, elf: Elf) -> Functions:
-    """`functions` and, where they name nothing, those only the unwind table knows. Raises BadElf."""
-    starts, ends = unwind_ranges(elf)
-    if functions is None:
-        functions = Functions(np.zeros(0, np.uint64), np.zeros(0, np.uint64), [])
-    found = functions.find(starts)
-    at = np.maximum(found, 0)
-    if len(functions.starts):
-        same = (found >= 0) & (functions.starts[at] == starts)
-        sized = functions.ends.copy()
-        sized[at[same & (sized[at] == 0)]] = ends[same & (sized[at] == 0)]
-        new = (found < 0) | ((functions.ends[at] == 0) & ~same)
-    else:
-        sized, new = functions.ends, np.ones(len(starts), np.bool_)
-    all_starts = np.concatenate((functions.starts, starts[new]))
-    order = np.argsort(all_starts, kind="stable")
-    order = order[np.concatenate(([True], all_starts[order][1:] != all_starts[order][:-1]))] if len(order) else order
-    names = [*functions.names, *(f"sub_{start:x}" for start in starts[new].tolist())]
-    return Functions(all_starts[order], np.concatenate((sized, ends[new]))[order], [names[i] for i in order])
+def unnamed(functions: Functions, elf: Elf) -> Candidates:
+    """What only the unwind table knows: functions where `functions` has no name, or one of unknown reach.
+
+    Raises BadElf when the table is malformed.
+    """
+    starts, sizes = unwind_ranges(elf)
+    if len(functions):
+        found = functions.find(starts)
+        new = (found < 0) | ~functions.sized[np.maximum(found, 0)]
+        starts, sizes = starts[new], sizes[new]
+    count = len(starts)
+    return Candidates(starts, sizes, np.full(count, ADDRESS_MAX), np.full(count, UNWIND_RANK, np.int64),
+                      np.zeros(count, np.bool_), starts.astype(np.int64), NamedByAddress())

@@ -5,24 +5,27 @@ from __future__ import annotations
 
 import argparse
 
-from ptweave.cli.options import add_quiet, add_run
+from ptweave.cli.options import add_debug, add_quiet, add_run, debug_files
 from ptweave.data import Exit
 
 SUMMARY = "decode a recorded run into tables"
 EXAMPLES = """\
   ptweave decode prog.ptw
+  ptweave decode --debug-dir ~/debug prog.ptw    # names from separate debug files
 """
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add_run(parser)
+    add_debug(parser)
     add_quiet(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     from ptweave.cli.session import decode, incomplete, open_finished, report_losses
 
+    files = debug_files(args)
     bundle = open_finished(args)
-    decode(bundle, quiet=args.quiet)
+    decode(bundle, quiet=args.quiet, files=files)
     report_losses(bundle, quiet=args.quiet)
     return int(Exit.INCOMPLETE if incomplete(bundle) else Exit.DONE)

@@ -4,10 +4,15 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ptweave.data import BadInput
 from ptweave.data.bundle import SUFFIX
+
+if TYPE_CHECKING:
+    from ptweave.decode.debug_files import DebugFiles
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
@@ -16,6 +21,26 @@ def add_run(parser: argparse.ArgumentParser) -> None:
 
 def add_quiet(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but errors and what is missing")
+
+
+def add_debug(parser: argparse.ArgumentParser) -> None:
+    """Where separate debug files are looked for: the options of `decode` and `wrap`."""
+    parser.add_argument("--debug-dir", metavar="DIR", type=Path, action="append", default=[],
+                        help="look for separate debug files below DIR, too (more than once; before /usr/lib/debug)")
+    parser.add_argument("--debuginfod", action="store_true",
+                        help="ask the servers in $DEBUGINFOD_URLS for debug files (never done without this)")
+
+
+def debug_files(args: argparse.Namespace) -> DebugFiles:
+    """What these options mean. Raises BadInput for a folder or a server that cannot be."""
+    from ptweave.decode.debug_files import DebugFiles
+    from ptweave.decode.debuginfod import Debuginfod, cache_folder, servers_of
+
+    for folder in args.debug_dir:
+        if not folder.is_dir():
+            raise BadInput("is not a folder", where=str(folder), remedy="give a folder with debug files")
+    server = Debuginfod(servers_of(os.environ), cache_folder(os.environ)) if args.debuginfod else None
+    return DebugFiles(args.debug_dir, server)
 
 
 def add_target(parser: argparse.ArgumentParser) -> None:

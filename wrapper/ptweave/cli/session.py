@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from typing import TYPE_CHECKING
 
 from ptweave.cli import say
 from ptweave.cli.options import output_path
@@ -12,6 +13,9 @@ from ptweave.cli.progress import progress
 from ptweave.data import BadInput, Bundle, State
 from ptweave.wrapper.engines import Engine
 from ptweave.wrapper.supervisor import Options, Recording, record, repair
+
+if TYPE_CHECKING:
+    from ptweave.decode.debug_files import DebugFiles
 
 SHOWN_LOSSES = 3
 
@@ -32,18 +36,34 @@ def open_finished(args: argparse.Namespace) -> Bundle:
     return bundle
 
 
-def decode(bundle: Bundle, *, quiet: bool) -> None:
-    """Packets, event lists and system calls to tables, with a progress line."""
+def decode(bundle: Bundle, *, quiet: bool, files: DebugFiles | None = None) -> None:
+    """Packets, event lists and system calls to tables, with a progress line; `files` finds debug files."""
     from ptweave.decode.flow import decode_flow
     from ptweave.decode.syscalls import decode_syscalls
     from ptweave.decode.thunks import decode_thunks
 
     began = time.monotonic()
     with progress("decode", quiet=quiet) as advance:
-        decode_flow(bundle, advance)
+        decode_flow(bundle, advance, files)
         decode_syscalls(bundle)
         decode_thunks(bundle)
     _step(bundle, "decode", began)
+    _report_names(bundle, files)
+
+
+def _report_names(bundle: Bundle, files: DebugFiles | None) -> None:
+    """Say which images' symbols could not be read as they should."""
+    from ptweave.decode.images import damaged_images
+    from ptweave.merge.render import safe
+
+    damaged = damaged_images(bundle.tables)
+    if damaged:
+        names = ", ".join([safe(name) for name in damaged[:SHOWN_LOSSES]] + ["…"] * (len(damaged) > SHOWN_LOSSES))
+        say(f"{bundle.path}: {len(damaged)} image{'s have' if len(damaged) > 1 else ' has'} damaged symbol tables, or "
+            f"files that do not fit ({names}): see the column problem of the table images")
+    if files is not None:
+        for problem in files.server_problems:
+            say(f"debuginfod: {safe(problem)}")
 
 
 def merge(bundle: Bundle, *, calls: bool, quiet: bool) -> None:

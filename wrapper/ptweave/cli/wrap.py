@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 
 from ptweave.cli.merge import add_calls
-from ptweave.cli.options import add_target, target_words
+from ptweave.cli.options import add_debug, add_target, debug_files, target_words
 
 SUMMARY = "run a program, record it, decode and merge: leaves NAME.ptw, ready to query"
 EXAMPLES = """\
@@ -19,6 +19,7 @@ EXAMPLES = """\
 def configure(parser: argparse.ArgumentParser) -> None:
     add_target(parser)
     add_calls(parser)
+    add_debug(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -27,6 +28,7 @@ def run(args: argparse.Namespace) -> int:
     from ptweave.cli.session import decode, merge, report_losses, run_target
     from ptweave.data import PtweaveError
 
+    files = debug_files(args)
     recording = run_target(args, target_words(args))
     bundle = recording.bundle
     if recording.ended:
@@ -35,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
             f"ptweave merge {bundle.path}")
     else:
         try:
-            decode(bundle, quiet=args.quiet)
+            decode(bundle, quiet=args.quiet, files=files)
             merge(bundle, calls=args.calls, quiet=args.quiet)
         except (PtweaveError, OSError) as error:
             # the target has run: its status is what the caller waits for

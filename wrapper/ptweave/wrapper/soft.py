@@ -17,6 +17,7 @@ from ptweave.data.errors import MachineLacks
 from ptweave.data.ledger import Ledger
 from ptweave.data.sideband import SidebandKind, write_sideband
 from ptweave.wrapper.images import ImageStore, MappedFile
+from ptweave.wrapper.perf_maps import PerfMaps
 from ptweave.wrapper.spool_code import CodePiece, FileMap, place_code
 from ptweave.wrapper.spool_format import (
     PAGE,
@@ -113,6 +114,7 @@ class Spool:
         self._spool = spool
         self._tasks = tasks
         self._images = ImageStore(bundle.images, spool)
+        self._perf_maps = PerfMaps(bundle.images, bundle.manifest.clocks.realtime_ns)
         self._spaces: dict[str, _Space] = {}
         self._order: list[_Space] = []
         self._last_of: dict[int, _Space] = {}
@@ -126,6 +128,7 @@ class Spool:
         for space in self._order:
             if not space.done or (space.state.ended == Ended.EXECING and self._last_of[space.pid] is space):
                 self._drain(space)  # an exec that failed goes on
+                self._watch(space)
         begun = [(state, prefix) for prefix in found if (state := self._process_state(prefix)) is not None]
         for state, prefix in sorted(begun, key=lambda one: (one[0].tsc_begin, one[1])):
             self._begin(prefix, state)
@@ -154,6 +157,7 @@ class Spool:
         self.poll()
         for space in self._order:
             self._end(space)
+        self._perf_maps.finish(ledger)
         for copy in self._spool.glob("F*"):  # room for what follows, should the disk be full
             copy.unlink()
         for thread, streams in sorted(self._streams_of.items()):
@@ -187,9 +191,23 @@ class Spool:
         self._spaces[prefix] = self._last_of[state.pid] = space
         self._order.append(space)
         detail = "exec" if execed else "fork" if state.began == Began.FORKED else "start"
+        self._perf_maps.watch(state.pid, self._owner(prefix))
         self._row(space, SidebandKind.PROCESS, state.tsc_begin, tid=state.tid, path=state.exe,
                   value=state.parent_pid, detail=detail)
         self._drain(space)
+
+    def _owner(self, prefix: str) -> int | None:
+        """The user whose process wrote a state file."""
+        try:
+            return (self._spool / f"{prefix}.state").lstat().st_uid
+        except OSError:
+            return None
+
+    def _watch(self, space: _Space) -> None:
+        if space.state.ended == Ended.FINISHED:
+            self._perf_maps.ended(space.pid)
+        else:
+            self._perf_maps.watch(space.pid)
 
     def _drain(self, space: _Space) -> None:
         state = self._process_state(space.prefix)
