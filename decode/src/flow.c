@@ -407,6 +407,17 @@ void ptd_decoder_progress(const struct ptd_decoder *decoder, struct ptd_progress
 
 /* ---- life ---- */
 
+static void set_filters(struct pt_conf_addr_filter *filter, const struct ptd_cpu *cpu)
+{
+    uint64_t *bounds[] = {&filter->addr0_a, &filter->addr0_b, &filter->addr1_a, &filter->addr1_b,
+                          &filter->addr2_a, &filter->addr2_b, &filter->addr3_a, &filter->addr3_b};
+    for (int i = 0; i < 4; i++) {
+        filter->config.addr_cfg |= (uint64_t)(cpu->filter_kind[i] & 0xF) << 4 * i;
+        *bounds[2 * i] = cpu->filter_first[i];
+        *bounds[2 * i + 1] = cpu->filter_last[i];
+    }
+}
+
 static int configure(struct ptd_decoder *decoder, const struct ptd_cpu *cpu)
 {
     struct pt_config config;
@@ -421,6 +432,8 @@ static int configure(struct ptd_decoder *decoder, const struct ptd_cpu *cpu)
     config.nom_freq = cpu->nom_freq;
     config.cpuid_0x15_eax = cpu->cpuid_0x15_eax;
     config.cpuid_0x15_ebx = cpu->cpuid_0x15_ebx;
+    config.flags.variant.block.enable_tick_events = cpu->ticks != 0;
+    set_filters(&config.addr_filter, cpu);
     if (cpu->intel) {
         config.cpu.vendor = pcv_intel;
         config.cpu.family = cpu->family;

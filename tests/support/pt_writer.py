@@ -150,8 +150,8 @@ class PtWriter:
 
     # --- what software and power management say
 
-    def ptw(self, payload: int, *, fup: bool = False) -> PtWriter:
-        return self.raw(bytes([0x02, 0x12 | 1 << 5 | fup << 7]) + payload.to_bytes(8, "little"))
+    def ptw(self, payload: int, *, fup: bool = False, size: int = 8) -> PtWriter:
+        return self.raw(bytes([0x02, 0x12 | (size == 8) << 5 | fup << 7]) + payload.to_bytes(size, "little"))
 
     def exstop(self, *, fup: bool = False) -> PtWriter:
         return self.raw(bytes([0x02, 0x62 | fup << 7]))
