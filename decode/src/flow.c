@@ -212,6 +212,9 @@ static void synchronise(struct ptd_decoder *decoder, struct ptd_rows *rows)
         give_up(decoder, rows);
         return;
     }
+    /* libipt had read all of the segment before it found the error: some packet of it was at fault */
+    if (decoder->gap.open && decoder->gap.row.kind == PTD_GAP_DECODE_ERROR && decoder->gap.row.offset >= sync)
+        decoder->gap.row.offset = ptd_last_move(decoder->slice.packets, decoder->slice.size, before, sync);
     decoder->sync = decoder->boundary = sync;
     if (first && all_padding(decoder->slice.packets, sync))
         decoder->gap.open = false;
@@ -326,8 +329,11 @@ static int run_blocks(struct ptd_decoder *decoder, struct ptd_rows *rows, int st
 {
     while (!(status & (pts_event_pending | pts_eos))) {
         struct pt_block block;
+        bool off = status & pts_ip_suppressed;
         status = pt_blk_next(decoder->libipt, &block, sizeof block);
         *ip = block.ip;
+        if (off) /* tracing is off: what libipt makes up where it went off did not run */
+            return status < 0 ? status : -pte_no_enable;
         if (block.ninsn) {
             const struct ptd_block_hit *hit;
             *error = ptd_blocks_intern(&decoder->tables->blocks, decoder->space, &block, &hit);

@@ -87,6 +87,26 @@ bool ptd_psb_only(const uint8_t *packets, uint64_t size, uint64_t psb, uint64_t 
     return only;
 }
 
+uint64_t ptd_last_move(const uint8_t *packets, uint64_t size, uint64_t psb, uint64_t end)
+{
+    struct pt_packet_decoder *decoder = decoder_at(packets, size, psb);
+    uint64_t offset = psb, last = end;
+    bool in_psb = false;
+    while (decoder && pt_pkt_get_offset(decoder, &offset) >= 0 && offset < end) {
+        struct pt_packet packet;
+        if (pt_pkt_next(decoder, &packet, sizeof packet) < 0) {
+            last = offset;
+            break;
+        }
+        if (packet.type == ppt_psb || packet.type == ppt_psbend)
+            in_psb = packet.type == ppt_psb;
+        else if (!moves_nothing(&packet, in_psb))
+            last = offset;
+    }
+    pt_pkt_free_decoder(decoder);
+    return last;
+}
+
 uint64_t ptd_packets_end(const uint8_t *packets, uint64_t size, uint64_t start)
 {
     struct pt_packet_decoder *decoder = decoder_at(packets, size, start);
