@@ -28,4 +28,4 @@ def test_decodes_as_written(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", golden.texts())
 def test_packets_are_as_written(name: str, lister: PacketLister) -> None:
     case = golden.load(name)
-    assert lister.packets(case.trace) == case.packets
+    assert lister.packets(case.trace, case.cpu) == case.packets

@@ -2,7 +2,7 @@
 /*
  * The packets of a trace as libipt's packet decoder sees them, one a line: offset, size, kind, values.
  *
- *     packet_list TRACE
+ *     packet_list TRACE [FAMILY MODEL STEPPING]
  *
  * After an error (`offset 0 error CODE`) it goes on at the next PSB.
  */
@@ -106,7 +106,7 @@ static int list(struct pt_packet_decoder *decoder)
 
 int main(int argc, char **argv)
 {
-    FILE *file = argc == 2 ? fopen(argv[1], "rb") : NULL;
+    FILE *file = argc == 2 || argc == 5 ? fopen(argv[1], "rb") : NULL;
     if (!file)
         return 2;
     static uint8_t trace[1 << 22];
@@ -118,6 +118,11 @@ int main(int argc, char **argv)
     pt_config_init(&config);
     config.begin = trace;
     config.end = trace + size;
+    if (argc == 5) {
+        config.cpu = (struct pt_cpu){.vendor = pcv_intel, .family = (uint16_t)atoi(argv[2]),
+                                     .model = (uint8_t)atoi(argv[3]), .stepping = (uint8_t)atoi(argv[4])};
+        pt_cpu_errata(&config.errata, &config.cpu);
+    }
     struct pt_packet_decoder *decoder = pt_pkt_alloc_decoder(&config);
     while (decoder && pt_pkt_sync_forward(decoder) >= 0 && list(decoder) != -pte_eos)
         continue;

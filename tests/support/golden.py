@@ -110,7 +110,8 @@ def agree(have: Event | Gap | None, want: Event | Gap | None) -> bool:
         asked = ("tsc", "offset", "lost_mtc", "lost_cyc")
         return dataclasses.replace(have, **{name: None for name in asked if getattr(want, name) is None}) == want
     if isinstance(have, Gap) and isinstance(want, Gap):
-        return dataclasses.replace(have, text=want.text) == want and want.text in have.text
+        offset = have.offset if want.offset >= 0 else want.offset
+        return dataclasses.replace(have, text=want.text, offset=offset) == want and want.text in have.text
     return have is want
 
 
@@ -132,11 +133,11 @@ class PacketLister:
         self.folder = folder
         self.program = compile_c(PROGRAMS / "packet_list.c", folder / "packet_list", "-lipt")
 
-    def packets(self, trace: bytes) -> list[Packet]:
-        """The packets it finds; errors are left out: what could not be read is not listed."""
+    def packets(self, trace: bytes, cpu: tuple[int, int, int] | None = None) -> list[Packet]:
+        """The packets it finds in a trace of `cpu`; errors are left out: what could not be read is not listed."""
         file = self.folder / "trace.pt"
         file.write_bytes(trace)
-        listed = subprocess.run([self.program, file], capture_output=True, text=True, check=True).stdout
+        listed = subprocess.run([self.program, file, *map(str, cpu or ())], capture_output=True, text=True, check=True).stdout
         found = []
         for line in listed.splitlines():
             offset, size, kind, *values = line.split()

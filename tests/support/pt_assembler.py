@@ -16,7 +16,8 @@ order of the file.
     @started A [BITS]             the events of `start(A)`: enabled, and the mode the processor is in
     @event N KIND ip=A target=A detail=V size=V [update]   an event before the N-th instruction; what is not named is null;
                                   tsc=V at=P lost_mtc=V lost_cyc=V: compared when they are named
-    @gap N KIND FROM..TO [ip=A] [text words]          a hole from packet FROM to packet TO, or `end`
+    @gap N KIND FROM..TO [ip=A] [text words]          a hole from packet FROM to packet TO, or `end`; without FROM..TO:
+                                  of no bytes, somewhere between the events around it
     @clock N:TSC …                moments known, each before the N-th instruction
 
 An address is a number, a label, or `label+N`, N instructions further. Packets take `form:address` where they carry an IP
@@ -501,9 +502,10 @@ class _Assembly:
         return Event(int(before), kind, **values)
 
     def _gap(self, text: str) -> Gap:
-        before, kind, span, *rest = text.split()
-        first, _, last = span.partition("..")
-        begin, end = self._offset(first), self._offset(last)
+        before, kind, *rest = text.split()
+        begin = end = -1
+        if rest and ".." in rest[0]:
+            begin, end = (self._offset(where) for where in rest.pop(0).split(".."))
         ip = None
         if rest and rest[0].startswith("ip="):
             ip = self.program.address(rest.pop(0)[3:])
