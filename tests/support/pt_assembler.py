@@ -22,7 +22,9 @@ order of the file.
 
 An address is a number, a label, or `label+N`, N instructions further. Packets take `form:address` where they carry an IP
 (the form is IPBytes; without it, it is chosen as a processor would) and may have a label, `name = packet(…)`.
-`start(A)` or `start(A, BITS)` is PSB, PSBEND, MODE.Exec and TIP.PGE.
+`start(A)` or `start(A, BITS)` is PSB, PSBEND, MODE.Exec and TIP.PGE; `raw(HEX)` is bytes in front of the first PSB,
+`bad(HEX)` a packet that cannot be read: nothing after it is listed up to the next PSB; `psb.rest()` ends a PSB whose first
+two bytes another packet has swallowed.
 Nothing here asks the decoder or libipt anything: addresses of instructions are labels of binutils' own, packets are
 written by `PtWriter`, expectations stand in the file.
 """
@@ -291,6 +293,11 @@ class _Packets:
             return
         if kind == "forget":  # what a processor does where it must not compress the next IP
             self.writer.last_ip = 0
+            return
+        if kind == "psb.rest":  # of a PSB whose first two bytes stand in the packet before
+            self.writer.psb()
+            del self.writer.data[-2:]
+            self.packets.append(Packet(offset - 2, 16, "psb", ()))
             return
         if kind == "start":
             self.add(f"psb(), psbend(), mode.exec({arguments[1] if len(arguments) > 1 else 64}), tip.pge({arguments[0]})")
