@@ -96,9 +96,14 @@ struct ptd_rows {
     uint64_t *event_target;
     uint64_t *event_offset;
     int64_t *event_detail;
+    int8_t *event_size;
+    uint8_t *event_update; /* 0 or 1 */
+    uint32_t *event_lost_mtc;
+    uint32_t *event_lost_cyc;
     uint8_t *valid_event_ip;
     uint8_t *valid_event_target;
     uint8_t *valid_event_detail;
+    uint8_t *valid_event_size;
 
     size_t gap_count;
     size_t gap_capacity;
@@ -185,6 +190,13 @@ void ptd_tables_paths(const struct ptd_tables *tables, struct ptd_paths_view *re
 
 /* ---- flow ---- */
 
+/* What an address range of the processor does: the values of IA32_RTIT_CTL.ADDRn_CFG. */
+enum ptd_filter_kind {
+    PTD_FILTER_NONE,
+    PTD_FILTER_FILTER, /* tracing only inside */
+    PTD_FILTER_STOP    /* tracing stops there */
+};
+
 /* A processor's identity and timing, as libipt wants them; all zero: packets of the architecture, without errata. */
 struct ptd_cpu {
     uint8_t intel;
@@ -195,6 +207,10 @@ struct ptd_cpu {
     uint8_t nom_freq;
     uint32_t cpuid_0x15_eax;
     uint32_t cpuid_0x15_ebx;
+    uint8_t ticks; /* an event at every update of the time */
+    uint8_t filter_kind[4];
+    uint64_t filter_first[4];
+    uint64_t filter_last[4]; /* included */
 };
 
 /* Where a slice of a trace lies, and what its thread's flow had come to before it. */

@@ -38,9 +38,14 @@ static int rows_init(struct ptd_rows *rows, size_t flow)
     rows->event_target = calloc(events, sizeof *rows->event_target);
     rows->event_offset = calloc(events, sizeof *rows->event_offset);
     rows->event_detail = calloc(events, sizeof *rows->event_detail);
+    rows->event_size = calloc(events, sizeof *rows->event_size);
+    rows->event_update = calloc(events, sizeof *rows->event_update);
+    rows->event_lost_mtc = calloc(events, sizeof *rows->event_lost_mtc);
+    rows->event_lost_cyc = calloc(events, sizeof *rows->event_lost_cyc);
     rows->valid_event_ip = calloc(events / 8 + 1, 1);
     rows->valid_event_target = calloc(events / 8 + 1, 1);
     rows->valid_event_detail = calloc(events / 8 + 1, 1);
+    rows->valid_event_size = calloc(events / 8 + 1, 1);
 
     size_t gaps = rows->gap_capacity;
     rows->gap_seq = calloc(gaps, sizeof *rows->gap_seq);
@@ -54,7 +59,9 @@ static int rows_init(struct ptd_rows *rows, size_t flow)
 
     return rows->flow_seq && rows->flow_path && rows->clock_seq && rows->clock_tsc && rows->event_seq &&
            rows->event_tsc && rows->event_kind && rows->event_ip && rows->event_target && rows->event_offset &&
-           rows->event_detail && rows->valid_event_ip && rows->valid_event_target && rows->valid_event_detail &&
+           rows->event_detail && rows->event_size && rows->event_update && rows->event_lost_mtc &&
+           rows->event_lost_cyc && rows->valid_event_ip && rows->valid_event_target && rows->valid_event_detail &&
+           rows->valid_event_size &&
            rows->gap_seq && rows->gap_tsc && rows->gap_kind && rows->gap_bytes && rows->gap_offset &&
            rows->gap_ip && rows->valid_gap_ip && rows->gap_reason;
 }
@@ -72,9 +79,14 @@ static void rows_deinit(struct ptd_rows *rows)
     free(rows->event_target);
     free(rows->event_offset);
     free(rows->event_detail);
+    free(rows->event_size);
+    free(rows->event_update);
+    free(rows->event_lost_mtc);
+    free(rows->event_lost_cyc);
     free(rows->valid_event_ip);
     free(rows->valid_event_target);
     free(rows->valid_event_detail);
+    free(rows->valid_event_size);
     free(rows->gap_seq);
     free(rows->gap_tsc);
     free(rows->gap_kind);
@@ -110,6 +122,7 @@ void ptd_rows_clear(struct ptd_rows *rows)
     memset(rows->valid_event_ip, 0, rows->event_count / 8 + 1);
     memset(rows->valid_event_target, 0, rows->event_count / 8 + 1);
     memset(rows->valid_event_detail, 0, rows->event_count / 8 + 1);
+    memset(rows->valid_event_size, 0, rows->event_count / 8 + 1);
     memset(rows->valid_gap_ip, 0, rows->gap_count / 8 + 1);
     rows->flow_count = rows->clock_count = rows->event_count = rows->gap_count = 0;
 }
@@ -132,6 +145,12 @@ void ptd_rows_event(struct ptd_rows *rows, const struct ptd_event_row *event)
     rows->event_tsc[n] = event->tsc;
     rows->event_kind[n] = (int8_t)event->kind;
     rows->event_offset[n] = event->offset;
+    rows->event_size[n] = event->size;
+    rows->event_update[n] = event->update;
+    rows->event_lost_mtc[n] = event->lost_mtc;
+    rows->event_lost_cyc[n] = event->lost_cyc;
+    if (event->size)
+        ptd_set_valid(rows->valid_event_size, n);
     if (event->has_ip) {
         rows->event_ip[n] = event->ip;
         ptd_set_valid(rows->valid_event_ip, n);

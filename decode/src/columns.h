@@ -15,6 +15,9 @@ struct ptd_event_row {
     bool has_ip, has_target, has_detail;
     uint64_t ip, target;
     int64_t detail;
+    int8_t size; /* bytes of the payload, 0: it has no size of its own */
+    bool update; /* from a PSB+: how things stand, not something that happened */
+    uint32_t lost_mtc, lost_cyc;
 };
 
 struct ptd_gap_row {

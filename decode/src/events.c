@@ -85,7 +85,12 @@ static void state_row(struct ptd_event_row *row, const struct pt_event *event)
 
 struct ptd_event_row ptd_event_row(const struct pt_event *event)
 {
-    struct ptd_event_row row = {.kind = PTD_EV_UNKNOWN};
+    struct ptd_event_row row = {
+        .kind = PTD_EV_UNKNOWN,
+        .update = event->status_update,
+        .lost_mtc = event->lost_mtc,
+        .lost_cyc = event->lost_cyc,
+    };
     bool known = !event->ip_suppressed;
     switch (event->type) {
     case ptev_enabled:
@@ -122,6 +127,7 @@ struct ptd_event_row ptd_event_row(const struct pt_event *event)
         row.kind = PTD_EV_PTWRITE;
         set_ip(&row, event, event->variant.ptwrite.ip);
         set_detail(&row, event->variant.ptwrite.payload);
+        row.size = (int8_t)event->variant.ptwrite.size;
         break;
     case ptev_tick:
         row.kind = PTD_EV_TICK;

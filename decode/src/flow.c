@@ -52,8 +52,10 @@ struct ptd_decoder {
     uint64_t sync;            /* offset of the PSB libipt was last synchronised at */
     uint64_t psb_taken;       /* a PSB before this offset is behind us: its events were taken */
     uint64_t behind;          /* offset up to which packets were read when the last path or event was complete */
+    uint64_t before;          /* where that was the time before: what lies between may be an event not yet due */
     uint64_t boundary;        /* the same, where a packet is known to begin */
     uint64_t ahead;           /* offset of a PSB read while failing, 0 none: decoding can go on there */
+    bool used;                /* blocks came after the packets up to `behind` */
     uint32_t without_packet;  /* blocks since the last one that used a packet */
     struct open_gap gap;
     struct ptd_run run;
@@ -72,7 +74,12 @@ static uint64_t decoder_offset(const struct ptd_decoder *decoder)
 /* Everything read so far has become rows. */
 static void settle(struct ptd_decoder *decoder)
 {
-    decoder->behind = decoder_offset(decoder);
+    uint64_t offset = decoder_offset(decoder);
+    if (offset != decoder->behind) {
+        decoder->before = decoder->behind;
+        decoder->used = false;
+    }
+    decoder->behind = offset;
     if (decoder->behind < decoder->slice.size) /* at the end libipt counts half a packet as read */
         decoder->boundary = decoder->behind;
 }
@@ -115,6 +122,7 @@ static int cut(struct ptd_decoder *decoder, struct ptd_rows *rows)
 static bool append(struct ptd_decoder *decoder, const struct ptd_block_hit *hit)
 {
     struct ptd_run *run = &decoder->run;
+    decoder->used = true;
     ptd_run_append(run, hit->block);
     switch ((enum ptd_class)hit->last) {
     case PTD_COND_JUMP:
@@ -212,7 +220,10 @@ static void synchronise(struct ptd_decoder *decoder, struct ptd_rows *rows)
         give_up(decoder, rows);
         return;
     }
-    decoder->sync = decoder->boundary = sync;
+    /* libipt had read all of the segment before it found the error: some packet of it was at fault */
+    if (decoder->gap.open && decoder->gap.row.kind == PTD_GAP_DECODE_ERROR && decoder->gap.row.offset >= sync)
+        decoder->gap.row.offset = ptd_last_move(decoder->slice.packets, decoder->slice.size, before, sync);
+    decoder->sync = decoder->boundary = decoder->before = decoder->behind = sync;
     if (first && all_padding(decoder->slice.packets, sync))
         decoder->gap.open = false;
     close_gap(decoder, rows, sync);
@@ -231,12 +242,12 @@ static void add_event(struct ptd_decoder *decoder, struct ptd_rows *rows, const 
 {
     settle(decoder);
     struct ptd_event_row row = ptd_event_row(event);
-    if (event->has_tsc && event->tsc != decoder->progress.tsc) {
+    if (event->has_tsc && event->tsc > decoder->progress.tsc) { /* else what we know was read ahead, and is later */
         decoder->progress.tsc = event->tsc;
         ptd_rows_clock(rows, decoder->progress.seq, event->tsc);
     }
     row.seq = decoder->progress.seq;
-    row.tsc = decoder->progress.tsc;
+    row.tsc = event->has_tsc ? event->tsc : decoder->progress.tsc;
     row.offset = decoder->slice.offset + decoder->behind;
     ptd_rows_event(rows, &row);
     if (event->type != ptev_overflow)
@@ -310,7 +321,13 @@ static void fail(struct ptd_decoder *decoder, struct ptd_rows *rows, int reason,
     }
     enum ptd_gap kind = reason == pte_nomap ? PTD_GAP_MISSING_IMAGE : PTD_GAP_DECODE_ERROR;
     decoder->ahead = psb_ahead(decoder);
-    uint64_t lost = decoder->ahead && decoder->ahead < decoder->behind ? decoder->ahead : decoder->behind;
+    uint64_t lost = ptd_waiting(decoder->slice.packets, decoder->slice.size, decoder->before, decoder->behind);
+    if (reason == pte_bad_context && !decoder->used) { /* the last packet read has no place there */
+        uint64_t misplaced = ptd_last_move(decoder->slice.packets, decoder->slice.size, decoder->before, decoder->behind);
+        lost = misplaced < lost ? misplaced : lost;
+    }
+    if (decoder->ahead && decoder->ahead < lost)
+        lost = decoder->ahead;
     open_gap(decoder, kind, reason, lost, ip);
 }
 
@@ -326,8 +343,11 @@ static int run_blocks(struct ptd_decoder *decoder, struct ptd_rows *rows, int st
 {
     while (!(status & (pts_event_pending | pts_eos))) {
         struct pt_block block;
+        bool off = status & pts_ip_suppressed;
         status = pt_blk_next(decoder->libipt, &block, sizeof block);
         *ip = block.ip;
+        if (off) /* tracing is off: what libipt makes up where it went off did not run */
+            return status == -pte_eos ? status : -pte_no_enable;
         if (block.ninsn) {
             const struct ptd_block_hit *hit;
             *error = ptd_blocks_intern(&decoder->tables->blocks, decoder->space, &block, &hit);
@@ -407,6 +427,17 @@ void ptd_decoder_progress(const struct ptd_decoder *decoder, struct ptd_progress
 
 /* ---- life ---- */
 
+static void set_filters(struct pt_conf_addr_filter *filter, const struct ptd_cpu *cpu)
+{
+    uint64_t *bounds[] = {&filter->addr0_a, &filter->addr0_b, &filter->addr1_a, &filter->addr1_b,
+                          &filter->addr2_a, &filter->addr2_b, &filter->addr3_a, &filter->addr3_b};
+    for (int i = 0; i < 4; i++) {
+        filter->config.addr_cfg |= (uint64_t)(cpu->filter_kind[i] & 0xF) << 4 * i;
+        *bounds[2 * i] = cpu->filter_first[i];
+        *bounds[2 * i + 1] = cpu->filter_last[i];
+    }
+}
+
 static int configure(struct ptd_decoder *decoder, const struct ptd_cpu *cpu)
 {
     struct pt_config config;
@@ -421,6 +452,8 @@ static int configure(struct ptd_decoder *decoder, const struct ptd_cpu *cpu)
     config.nom_freq = cpu->nom_freq;
     config.cpuid_0x15_eax = cpu->cpuid_0x15_eax;
     config.cpuid_0x15_ebx = cpu->cpuid_0x15_ebx;
+    config.flags.variant.block.enable_tick_events = cpu->ticks != 0;
+    set_filters(&config.addr_filter, cpu);
     if (cpu->intel) {
         config.cpu.vendor = pcv_intel;
         config.cpu.family = cpu->family;

@@ -87,6 +87,72 @@ bool ptd_psb_only(const uint8_t *packets, uint64_t size, uint64_t psb, uint64_t 
     return only;
 }
 
+uint64_t ptd_last_move(const uint8_t *packets, uint64_t size, uint64_t psb, uint64_t end)
+{
+    struct pt_packet_decoder *decoder = decoder_at(packets, size, psb);
+    uint64_t offset = psb, last = end;
+    bool in_psb = false;
+    while (decoder && pt_pkt_get_offset(decoder, &offset) >= 0 && offset < end) {
+        struct pt_packet packet;
+        if (pt_pkt_next(decoder, &packet, sizeof packet) < 0) {
+            last = offset;
+            break;
+        }
+        if (packet.type == ppt_psb || packet.type == ppt_psbend)
+            in_psb = packet.type == ppt_psb;
+        else if (!moves_nothing(&packet, in_psb))
+            last = offset;
+    }
+    pt_pkt_free_decoder(decoder);
+    return last;
+}
+
+/* Kinds that use up what stood before them. */
+static bool settles(const struct pt_packet *packet)
+{
+    return packet->type == ppt_tnt_8 || packet->type == ppt_tnt_64 || packet->type == ppt_tip ||
+           packet->type == ppt_tip_pge;
+}
+
+/* Kinds that become an event where execution comes to them. */
+static bool waits(const struct pt_packet *packet)
+{
+    switch (packet->type) {
+    case ppt_fup:
+    case ppt_tip_pgd:
+    case ppt_mode:
+    case ppt_pip:
+    case ppt_vmcs:
+    case ppt_stop:
+    case ppt_ptw:
+    case ppt_mwait:
+    case ppt_exstop:
+        return true;
+    default:
+        return false;
+    }
+}
+
+uint64_t ptd_waiting(const uint8_t *packets, uint64_t size, uint64_t from, uint64_t end)
+{
+    struct pt_packet_decoder *decoder = decoder_at(packets, size, from);
+    uint64_t offset = from, waiting = end;
+    bool in_psb = false;
+    while (decoder && pt_pkt_get_offset(decoder, &offset) >= 0 && offset < end) {
+        struct pt_packet packet;
+        if (pt_pkt_next(decoder, &packet, sizeof packet) < 0)
+            break;
+        if (packet.type == ppt_psb || packet.type == ppt_psbend)
+            in_psb = packet.type == ppt_psb;
+        else if (settles(&packet))
+            waiting = end;
+        else if (waiting == end && !in_psb && waits(&packet))
+            waiting = offset;
+    }
+    pt_pkt_free_decoder(decoder);
+    return waiting;
+}
+
 uint64_t ptd_packets_end(const uint8_t *packets, uint64_t size, uint64_t start)
 {
     struct pt_packet_decoder *decoder = decoder_at(packets, size, start);

@@ -17,6 +17,15 @@ uint64_t ptd_psb_before(const uint8_t *packets, uint64_t floor, uint64_t end);
  */
 bool ptd_psb_only(const uint8_t *packets, uint64_t size, uint64_t psb, uint64_t end);
 
+/* Offset of the last packet from the PSB at `psb` to `end` that says something happened, or is none; `end`: no such. */
+uint64_t ptd_last_move(const uint8_t *packets, uint64_t size, uint64_t psb, uint64_t end);
+
+/*
+ * libipt reads an event's packets before execution comes to where it happened. Offset of the first packet in
+ * [from, end), `from` the beginning of one, that may be such an event with nothing after it that used it up; `end`: none.
+ */
+uint64_t ptd_waiting(const uint8_t *packets, uint64_t size, uint64_t from, uint64_t end);
+
 /* Offset of the first byte that is not part of a complete packet; `start` is the beginning of one. */
 uint64_t ptd_packets_end(const uint8_t *packets, uint64_t size, uint64_t start);
 

@@ -150,8 +150,8 @@ class PtWriter:
 
     # --- what software and power management say
 
-    def ptw(self, payload: int, *, fup: bool = False) -> PtWriter:
-        return self.raw(bytes([0x02, 0x12 | 1 << 5 | fup << 7]) + payload.to_bytes(8, "little"))
+    def ptw(self, payload: int, *, fup: bool = False, size: int = 8) -> PtWriter:
+        return self.raw(bytes([0x02, 0x12 | (size == 8) << 5 | fup << 7]) + payload.to_bytes(size, "little"))
 
     def exstop(self, *, fup: bool = False) -> PtWriter:
         return self.raw(bytes([0x02, 0x62 | fup << 7]))
@@ -160,7 +160,8 @@ class PtWriter:
         return self.raw(b"\x02\xc2" + hints.to_bytes(4, "little") + extensions.to_bytes(4, "little"))
 
     def pwre(self, state: int, sub_state: int, *, hardware: bool = False) -> PtWriter:
-        return self.raw(bytes([0x02, 0x22, hardware << 7, state << 4 | sub_state]))
+        # HW is bit 7; libipt 2.0 looks at bit 3, which is reserved
+        return self.raw(bytes([0x02, 0x22, hardware << 7 | hardware << 3, state << 4 | sub_state]))
 
     def pwrx(self, last: int, deepest: int, wake: int) -> PtWriter:
         return self.raw(bytes([0x02, 0xA2, last << 4 | deepest, wake, 0, 0, 0]))

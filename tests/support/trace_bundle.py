@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ptweave.data.bundle import Bundle
-from ptweave.data.manifest import Clocks, Cpu, Manifest, State
+from ptweave.data.manifest import Clocks, Cpu, Filter, Manifest, State
 from ptweave.data.sideband import SidebandKind, write_sideband
 from ptweave.decode.flow import decode_flow
 
@@ -26,6 +26,8 @@ class TraceBundle:
     path: Path
     engine: str = "soft"
     cpu: Cpu = field(default_factory=Cpu)
+    filters: list[Filter] = field(default_factory=list)
+    ticks: bool = False
     rows: list[dict[str, object]] = field(default_factory=list)
     files: dict[str, bytes] = field(default_factory=dict)
     traces: dict[int, bytes] = field(default_factory=dict)
@@ -55,7 +57,7 @@ class TraceBundle:
 
     def write(self) -> Bundle:
         bundle = Bundle.create(self.path, Manifest(engine=self.engine, cpu=self.cpu, clocks=CLOCKS,
-                                                   state=State.COMPLETE))
+                                                   state=State.COMPLETE, filters=self.filters, ticks=self.ticks))
         for name, data in self.files.items():
             (bundle.images / name).write_bytes(data)
         for number, packets in self.traces.items():

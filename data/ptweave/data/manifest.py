@@ -43,6 +43,25 @@ class Cpu:
     tsc_ratio: tuple[int, int] = (0, 0)  # (ebx, eax): TSC ticks per (crystal ticks)
 
 
+class FilterKind(StrEnum):
+    """What an address range does (IA32_RTIT_CTL.ADDRn_CFG)."""
+
+    FILTER = "filter"  # the processor traces only inside such ranges
+    STOP = "stop"  # it stops tracing for good when execution comes there
+
+
+@dataclass
+class Filter:
+    """An address range the processor was given, both ends included (IA32_RTIT_ADDRn_A and _B); at most MAX_FILTERS."""
+
+    kind: FilterKind
+    first: int
+    last: int
+
+
+MAX_FILTERS = 4
+
+
 @dataclass
 class Clocks:
     """Two moments known on both clocks: TSC ticks and ns of CLOCK_MONOTONIC; `realtime_ns` dates the first."""
@@ -79,6 +98,8 @@ class Manifest:
     threads_mode: str = "native"
     events: str = ""
     clocks: Clocks = field(default_factory=Clocks)
+    filters: list[Filter] = field(default_factory=list)  # without them libipt cannot tell where tracing was filtered out
+    ticks: bool = False  # decode a `tick` event at every update of the time
     pid: int = 0
     status: int | None = None  # the target's wait status, as waitpid gives it
     steps: dict[str, float] = field(default_factory=dict)  # step → seconds
@@ -112,6 +133,7 @@ class Manifest:
             ebx, eax = cpu.pop("tsc_ratio", (0, 0))
             values["cpu"] = Cpu(**cpu, tsc_ratio=(int(ebx), int(eax)))
             values["clocks"] = Clocks(**raw["clocks"])
+            values["filters"] = [_filter(entry) for entry in raw.get("filters", [])]
             return cls(**values)
         except FileNotFoundError as error:
             raise BadInput("is not a run bundle (it has no run.json)", where=str(path.parent),
@@ -119,3 +141,11 @@ class Manifest:
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise BadInput(f"has a run.json that cannot be read ({error})", where=str(path.parent),
                            remedy="record the run again") from error
+
+
+def _filter(raw: dict[str, Any]) -> Filter:
+    """One entry of `filters`. Raises ValueError for a range that cannot be."""
+    filter_ = Filter(FilterKind(raw["kind"]), int(raw["first"]), int(raw["last"]))
+    if not 0 <= filter_.first <= filter_.last < 1 << 64:
+        raise ValueError(f"address filter {raw}")
+    return filter_

@@ -132,6 +132,7 @@ BLOCKS = Table("blocks", "a distinct basic block: from an entry to the first bra
     Column("last", _STR, "", "class of the last instruction: other, cond_jump, jump, ind_jump, call, ind_call, "
            "return, syscall, far", dictionary=True),
     Column("last_ip", _U64, "address", "address of its last instruction where it ran first"),
+    Column("mode", pa.int8(), "bits", "64, 32 or 16: the processor's mode when it ran; 0 not known"),
     Column("function", _STR, "", "function it is in, demangled; null unknown", dictionary=True),
     Column("function_offset", _I64, "bytes", "offset of the block in that function"),
     Column("file", _STR, "", "source file; null without line information", dictionary=True),
@@ -163,7 +164,15 @@ PT_EVENTS = Table("pt_events", "an event the decoder met between two blocks", (
     Column("ip", _U64, "address", "where it happened; null suppressed"),
     Column("target", _U64, "address", "where execution went on; null unknown"),
     Column("offset", _U64, "bytes", "offset in the trace", delta=True),
-    Column("detail", _I64, "", "the event's payload (ptwrite, cbr, …), or 1 for an enabled that resumes; null none"),
+    Column("detail", _I64, "", "the event's payload, all its bits: ptwrite, mnt: the value; cbr: the ratio; paging, "
+           "async_paging: CR3, bit 0: VMX non-root; vmcs, async_vmcs: base; exec_mode: 16, 32, 64 or 0 unknown; tsx: bit "
+           "0 speculative, bit 1 aborted; mwait: extensions << 32 \\| hints; pwre: bit 16 by hardware, C-state << 8 "
+           "\\| sub C-state; pwrx: bits 16, 17, 18 woken by interrupt, store, hardware, last << 8 \\| deepest C-state; "
+           "1 for an enabled that resumes; null none"),
+    Column("size", pa.int8(), "bytes", "size of a ptwrite's operand, 4 or 8; null for other events"),
+    Column("update", pa.bool_(), "", "from a PSB+: how things stood, repeated; nothing happened"),
+    Column("lost_mtc", _U32, "packets", "MTC packets known to be missing before it: tsc is the less exact"),
+    Column("lost_cyc", _U32, "packets", "CYC packets known to be missing before it"),
 ), ("thread", "seq"))
 
 GAPS = Table("gaps", "a known hole in the record", (

@@ -50,6 +50,7 @@ class Expansion:
         image = _numbers(blocks["image"], np.int32)
         offset = _numbers(blocks["offset"], np.int64).astype(np.uint64)
         size = _numbers(blocks["size"], np.int32)
+        self.modes = _modes(blocks)
         # blocks of one image at one load address share a section, and there is one section at a time
         _, group = np.unique(np.stack([image.astype(np.uint64), self.ips - offset]), axis=1, return_inverse=True)
         order = np.argsort(group.reshape(-1), kind="stable")
@@ -73,7 +74,7 @@ class Expansion:
             raise BadInput("the code of a decoded block is not there", where=file, remedy="decode the run again")
         space = ffi.gc(made[0], lib.ptd_space_destroy)
         ips, instructions = np.ascontiguousarray(self.ips[rows]), np.ascontiguousarray(self.instructions[rows])
-        modes = np.full(len(rows), 64, np.uint8)
+        modes = np.ascontiguousarray(self.modes[rows])
         lengths = np.zeros(int(instructions.sum()), np.uint8)
         found = lib.ptd_space_lengths(space, len(rows), _pointer("uint64_t", ips), _pointer("int32_t", instructions),
                                       _pointer("uint8_t", modes), _pointer("uint8_t", lengths), len(lengths))
@@ -122,6 +123,13 @@ def _read(bundle: Bundle, table: str) -> pa.Table:
         return pq.read_table(path)
     except (OSError, pa.ArrowException) as error:
         raise BadInput(f"cannot be read ({error})", where=str(path), remedy="decode the run first") from error
+
+
+def _modes(blocks: pa.Table) -> npt.NDArray[np.uint8]:
+    """16, 32 or 64 for each block; tables written before there was such a column hold 64-bit code only."""
+    if "mode" not in blocks.column_names:
+        return np.full(len(blocks), 64, np.uint8)
+    return _numbers(blocks["mode"], np.uint8)
 
 
 def _numbers(column: pa.ChunkedArray, kind: Any) -> npt.NDArray[Any]:

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from ptweave.data import schemas
 from ptweave.data.bundle import Bundle
 from ptweave.data.errors import BadInput, MachineLacks
-from ptweave.data.manifest import Manifest
+from ptweave.data.manifest import MAX_FILTERS, FilterKind, Manifest
 from ptweave.data.schemas import TableWriter, write_table
 from ptweave.data.sideband import read_sideband
 from ptweave.decode import gaps
@@ -47,6 +47,11 @@ EVENTS = ("enabled", "disabled", "async_disabled", "async_branch", "paging", "as
           "tsx", "stop", "vmcs", "async_vmcs", "exstop", "mwait", "pwre", "pwrx", "ptwrite", "tick", "cbr", "mnt",
           "unknown")
 """Names of `enum ptd_event`, in its order."""
+
+MODES = np.array([0, 16, 32, 64], np.int8)
+"""Bits of libipt's `enum pt_exec_mode`, in its order."""
+
+FILTERS = {FilterKind.FILTER: lib.PTD_FILTER_FILTER, FilterKind.STOP: lib.PTD_FILTER_STOP}
 
 DECODED_THREADS = pa.schema([
     pa.field("thread", pa.int32()), pa.field("trace_bytes", pa.int64()), pa.field("instructions", pa.int64()),
@@ -229,7 +234,11 @@ class _Decode:
                 "ip": array(None, rows.event_ip, n, pa.uint64(), rows.valid_event_ip),
                 "target": array(None, rows.event_target, n, pa.uint64(), rows.valid_event_target),
                 "offset": array(None, rows.event_offset, n, pa.uint64()),
-                "detail": array(None, rows.event_detail, n, pa.int64(), rows.valid_event_detail)}))
+                "detail": array(None, rows.event_detail, n, pa.int64(), rows.valid_event_detail),
+                "size": array(None, rows.event_size, n, pa.int8(), rows.valid_event_size),
+                "update": array(None, rows.event_update, n, pa.uint8()),
+                "lost_mtc": array(None, rows.event_lost_mtc, n, pa.uint32()),
+                "lost_cyc": array(None, rows.event_lost_cyc, n, pa.uint32())}))
         if rows.gap_count:
             table = gaps.table(thread, rows, missing, self.clocks)
             self.writers.gaps.write(table)
@@ -267,6 +276,7 @@ class _Decode:
             "instructions": array(self.tables, view.instructions, n, pa.int32()),
             "last": coded(array(self.tables, view.last, n, pa.int8()), CLASSES),
             "last_ip": array(self.tables, view.last_ip, n, pa.uint64()),
+            "mode": pa.array(MODES[array(self.tables, view.mode, n, pa.uint8()).to_numpy()]),
         }
 
 
@@ -343,11 +353,26 @@ def _packets(thread: Thread) -> Iterator[mmap.mmap]:
 
 
 def _cpu(manifest: Manifest) -> Any:
-    """The processor in libipt's terms. The soft engine's packets have no errata, whatever made them."""
+    """The processor in libipt's terms. The soft engine's packets have no errata, whatever made them.
+
+    Raises BadInput for numbers no processor has.
+    """
     cpu = ffi.new("struct ptd_cpu *")
-    if manifest.engine == "intel_pt" and manifest.cpu.vendor == "GenuineIntel":
-        cpu.intel = 1
-        cpu.family, cpu.model, cpu.stepping = manifest.cpu.family, manifest.cpu.model, manifest.cpu.stepping
+    known = manifest.cpu
+    try:
+        if manifest.engine == "intel_pt" and known.vendor == "GenuineIntel":
+            cpu.intel = 1
+            cpu.family, cpu.model, cpu.stepping = known.family, known.model, known.stepping
+        cpu.mtc_freq, cpu.nom_freq = known.mtc_freq, known.nom_freq
+        cpu.cpuid_0x15_ebx, cpu.cpuid_0x15_eax = known.tsc_ratio
+        cpu.ticks = manifest.ticks
+        for number, entry in enumerate(manifest.filters[:MAX_FILTERS]):
+            cpu.filter_kind[number] = FILTERS[FilterKind(entry.kind)]
+            cpu.filter_first[number], cpu.filter_last[number] = entry.first, entry.last
+    except OverflowError as error:
+        raise BadInput(f"describes no processor ({error})", where="run.json", remedy="record the run again") from error
+    if len(manifest.filters) > MAX_FILTERS:
+        raise BadInput(f"has more than {MAX_FILTERS} address filters", where="run.json", remedy="record the run again")
     return cpu
 
 
