@@ -211,6 +211,19 @@ static void contradiction(struct ptd_decoder *decoder, struct ptd_rows *rows, en
     close_gap(decoder, rows, decoder->slice.size);
 }
 
+/*
+ * Tracing is off: keep where it would go on. libipt says an enabled event resumes when it is there, but a decoder of
+ * the next slice begins without that knowledge. It tells in a block that it refuses to decode.
+ */
+static void note_off(struct ptd_decoder *decoder)
+{
+    struct pt_block block;
+    memset(&block, 0, sizeof block);
+    pt_blk_next(decoder->libipt, &block, sizeof block);
+    decoder->progress.off = block.ip != 0 && !block.ninsn;
+    decoder->progress.off_ip = block.ip;
+}
+
 /* All packets are used up. */
 static void end(struct ptd_decoder *decoder, struct ptd_rows *rows)
 {
@@ -222,6 +235,8 @@ static void end(struct ptd_decoder *decoder, struct ptd_rows *rows)
     }
     if (decoder->slice.has_stop && !decoder->overflowed)
         contradiction(decoder, rows, PTD_WHY_STOP_WHILE_OFF);
+    if (!on)
+        note_off(decoder);
     finish(decoder, rows);
 }
 
