@@ -44,7 +44,7 @@ def decode(bundle: Bundle, *, quiet: bool, files: DebugFiles | None = None) -> N
 
     began = time.monotonic()
     with progress("decode", quiet=quiet) as advance:
-        decode_flow(bundle, advance, files)
+        decode_flow(bundle, advance, files=files)
         decode_syscalls(bundle)
         decode_thunks(bundle)
     _step(bundle, "decode", began)
