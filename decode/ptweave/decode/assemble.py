@@ -258,17 +258,21 @@ class Assembler:
 
     # --- dictionaries
 
-    def paths(self) -> pa.Table:
-        """The table `paths`."""
+    def paths(self, rows: int) -> Iterator[pa.Table]:
+        """The table `paths`, so many rows at a time."""
         view = ffi.new("struct ptd_paths_view *")
         lib.ptd_tables_paths(self.tables, view)
         n = view.count
         starts = array(self.tables, view.starts, n + 1, pa.int32())
         lists = pa.ListArray.from_arrays(starts, array(self.tables, view.blocks, view.block_count, pa.int32()))
-        return pa.table({
-            "path": pa.array(np.arange(n, dtype=np.int32)), "blocks": lists,
-            "length": array(self.tables, view.length, n, pa.int32()),
-            "instructions": array(self.tables, view.instructions, n, pa.int32())}, schema=schemas.PATHS.schema)
+        length = array(self.tables, view.length, n, pa.int32())
+        instructions = array(self.tables, view.instructions, n, pa.int32())
+        for begin in range(0, n, rows):
+            end = min(begin + rows, n)
+            yield pa.table({
+                "path": pa.array(np.arange(begin, end, dtype=np.int32)), "blocks": lists.slice(begin, end - begin),
+                "length": length.slice(begin, end - begin), "instructions": instructions.slice(begin, end - begin),
+            }, schema=schemas.PATHS.schema)
 
     def blocks(self) -> dict[str, pa.Array]:
         """The table `blocks`, but for what symbols say."""

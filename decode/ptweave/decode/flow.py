@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from ptweave.data import schemas
 from ptweave.data.bundle import Bundle
 from ptweave.data.errors import BadInput
-from ptweave.data.schemas import write_table
+from ptweave.data.schemas import TableWriter, write_table
 from ptweave.data.sideband import read_sideband
 from ptweave.decode.assemble import CLASSES, EVENTS, PART_ROWS, Assembler, Totals
 from ptweave.decode.debug_files import DebugFiles
@@ -33,7 +33,7 @@ from ptweave.decode.naming import Naming
 from ptweave.decode.plan import plan
 from ptweave.decode.ranges import RANGE_BYTES
 from ptweave.decode.task import Decoder, Key, Task, chosen, tasks
-from ptweave.decode.workers import Here, Pool
+from ptweave.decode.workers import Here, Pool, release_memory
 
 __all__ = ["CLASSES", "DECODED_THREADS", "EVENTS", "Decoder", "Report", "decode_flow"]
 
@@ -43,6 +43,9 @@ DECODED_THREADS = pa.schema([
     pa.field("lost_bytes", pa.int64()), pa.field("first_block", pa.int32()),
 ])
 """`decoded/threads.parquet`: what decoding knows of each thread; first_block is null when it has no flow."""
+
+PATH_ROWS = 1 << 17
+"""Rows in a row group of `paths`: each holds a dozen numbers."""
 
 TASKS = "tasks"
 """Folder in `decoded/` that holds the work of a decode until it is done."""
@@ -181,6 +184,7 @@ class _Decode:
                 writing.add(workers.write(part, self.tables, clocks))
             with self.report.step("dictionaries"):
                 self._write_dictionaries()
+                release_memory()
             while writing:
                 for future in workers.wait(writing):
                     future.result()
@@ -188,7 +192,9 @@ class _Decode:
 
     def _write_dictionaries(self) -> None:
         """Paths, and blocks with functions and lines; images and maps."""
-        write_table(self.tables, schemas.PATHS, self.assembler.paths())
+        with TableWriter(self.tables, schemas.PATHS, row_group=PATH_ROWS) as writer:
+            for part in self.assembler.paths(PATH_ROWS):
+                writer.write(part)
         blocks = self.assembler.blocks()
         names = Naming(self.code, self.files).columns(blocks["image"].to_numpy(), blocks["offset"].to_numpy(),
                                                       blocks["ip"].to_numpy())
