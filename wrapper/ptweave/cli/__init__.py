@@ -9,11 +9,12 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from keyword import iskeyword
 from typing import Any
 
 from ptweave.data.errors import Exit, PtweaveError
 
-COMMANDS = ("wrap", "record", "decode", "merge", "query", "doctor")
+COMMANDS = ("wrap", "record", "import", "decode", "merge", "query", "doctor")
 
 _STATUSES = """\
 exit status:
@@ -33,7 +34,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=version_line())
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name in COMMANDS:
-        module: Any = import_module(f"ptweave.cli.{name}")
+        module: Any = import_module(f"ptweave.cli.{name}_" if iskeyword(name) else f"ptweave.cli.{name}")
         sub = commands.add_parser(
             name, help=module.SUMMARY, description=module.SUMMARY, epilog="examples:\n" + module.EXAMPLES,
             formatter_class=argparse.RawDescriptionHelpFormatter)
