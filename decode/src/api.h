@@ -88,6 +88,7 @@ struct ptd_rows {
     size_t clock_capacity;
     int64_t *clock_seq;
     uint64_t *clock_tsc;
+    uint8_t *clock_branch; /* 1: of the branch that ends the block before: its last instruction ran then */
 
     size_t event_count;
     size_t event_capacity;
@@ -112,6 +113,11 @@ struct ptd_rows {
     uint64_t *gap_ip;
     uint8_t *valid_gap_ip;
     int32_t *gap_reason;
+
+    size_t piece_count;
+    size_t piece_capacity;
+    int64_t *piece_seq;    /* from this block on … */
+    int32_t *piece_switch; /* … the slice's switch of this index is in force */
 };
 
 /* Room for `flow` paths and as much of the rest as they can need. NULL: out of memory. */
@@ -197,6 +203,13 @@ struct ptd_cpu {
     uint8_t nom_freq;
     uint32_t cpuid_0x15_eax;
     uint32_t cpuid_0x15_ebx;
+    uint8_t exact_time; /* hold packets and flow side by side: the moment of each branch, as perf tells it */
+};
+
+/* From a time on what runs is another thread's, or in another space. */
+struct ptd_switch {
+    uint64_t tsc;
+    struct ptd_space *space;
 };
 
 /*
@@ -212,6 +225,9 @@ struct ptd_slice {
     uint64_t tsc;
     uint8_t has_stop;
     uint64_t stop_ip;
+    uint8_t goes_on; /* the part before it decodes up to its first instruction */
+    const struct ptd_switch *switches; /* by time; the first holds from the beginning. Needs exact_time. */
+    size_t switch_count;
 };
 
 /* How far a decoder is. */

@@ -21,7 +21,8 @@ static size_t at_least(size_t rows, size_t minimum)
 static int rows_init(struct ptd_rows *rows, size_t flow)
 {
     rows->flow_capacity = at_least(flow, 64);
-    rows->clock_capacity = at_least(flow, 64);
+    rows->clock_capacity = at_least(flow, 64) + PTD_CLOCK_SLACK;
+    rows->piece_capacity = 2 * PTD_CLOCK_SLACK;
     rows->event_capacity = at_least(flow / EVENTS_PER_FLOW, 64);
     rows->gap_capacity = at_least(flow / GAPS_PER_FLOW, 64);
 
@@ -29,6 +30,7 @@ static int rows_init(struct ptd_rows *rows, size_t flow)
     rows->flow_path = calloc(rows->flow_capacity, sizeof *rows->flow_path);
     rows->clock_seq = calloc(rows->clock_capacity, sizeof *rows->clock_seq);
     rows->clock_tsc = calloc(rows->clock_capacity, sizeof *rows->clock_tsc);
+    rows->clock_branch = calloc(rows->clock_capacity, 1);
 
     size_t events = rows->event_capacity;
     rows->event_seq = calloc(events, sizeof *rows->event_seq);
@@ -52,7 +54,10 @@ static int rows_init(struct ptd_rows *rows, size_t flow)
     rows->valid_gap_ip = calloc(gaps / 8 + 1, 1);
     rows->gap_reason = calloc(gaps, sizeof *rows->gap_reason);
 
-    return rows->flow_seq && rows->flow_path && rows->clock_seq && rows->clock_tsc && rows->event_seq &&
+    rows->piece_seq = calloc(rows->piece_capacity, sizeof *rows->piece_seq);
+    rows->piece_switch = calloc(rows->piece_capacity, sizeof *rows->piece_switch);
+
+    return rows->flow_seq && rows->flow_path && rows->clock_seq && rows->clock_tsc && rows->clock_branch && rows->piece_seq && rows->piece_switch && rows->event_seq &&
            rows->event_tsc && rows->event_kind && rows->event_ip && rows->event_target && rows->event_offset &&
            rows->event_detail && rows->valid_event_ip && rows->valid_event_target && rows->valid_event_detail &&
            rows->gap_seq && rows->gap_tsc && rows->gap_kind && rows->gap_bytes && rows->gap_offset &&
@@ -65,6 +70,9 @@ static void rows_deinit(struct ptd_rows *rows)
     free(rows->flow_path);
     free(rows->clock_seq);
     free(rows->clock_tsc);
+    free(rows->clock_branch);
+    free(rows->piece_seq);
+    free(rows->piece_switch);
     free(rows->event_seq);
     free(rows->event_tsc);
     free(rows->event_kind);
@@ -112,6 +120,7 @@ void ptd_rows_clear(struct ptd_rows *rows)
     memset(rows->valid_event_detail, 0, rows->event_count / 8 + 1);
     memset(rows->valid_gap_ip, 0, rows->gap_count / 8 + 1);
     rows->flow_count = rows->clock_count = rows->event_count = rows->gap_count = 0;
+    rows->piece_count = 0;
 }
 
 void ptd_rows_clock(struct ptd_rows *rows, int64_t seq, uint64_t tsc)
@@ -122,7 +131,29 @@ void ptd_rows_clock(struct ptd_rows *rows, int64_t seq, uint64_t tsc)
         n--;
     rows->clock_seq[n] = seq;
     rows->clock_tsc[n] = tsc;
+    rows->clock_branch[n] = 0;
     rows->clock_count = n + 1;
+}
+
+void ptd_rows_moment(struct ptd_rows *rows, int64_t seq, uint64_t tsc, bool branch)
+{
+    size_t n = rows->clock_count;
+    if (n && !branch && rows->clock_seq[n - 1] == seq && !rows->clock_branch[n - 1])
+        n--; /* nothing was executed between the two */
+    rows->clock_seq[n] = seq;
+    rows->clock_tsc[n] = tsc;
+    rows->clock_branch[n] = branch;
+    rows->clock_count = n + 1;
+}
+
+void ptd_rows_piece(struct ptd_rows *rows, int64_t seq, int32_t which)
+{
+    size_t n = rows->piece_count;
+    if (n && rows->piece_seq[n - 1] == seq)
+        n--; /* nothing was executed in it */
+    rows->piece_seq[n] = seq;
+    rows->piece_switch[n] = which;
+    rows->piece_count = n + 1;
 }
 
 void ptd_rows_event(struct ptd_rows *rows, const struct ptd_event_row *event)

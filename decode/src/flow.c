@@ -17,6 +17,7 @@
 #include "api.h"
 #include "columns.h"
 #include "events.h"
+#include "pace.h"
 #include "psb.h"
 #include "tables.h"
 #include "walker.h"
@@ -64,6 +65,9 @@ struct ptd_decoder {
     uint32_t sure;            /* blocks of the run up to and with the last one that used a packet */
     bool overflowed;          /* the last event was an overflow: what comes after is not known to be the same */
     struct open_gap gap;
+    bool paced;
+    struct ptd_pace pace;
+    size_t switched; /* switches that are behind us */
     struct ptd_run run;
 };
 
@@ -90,7 +94,7 @@ static void note_time(struct ptd_decoder *decoder, struct ptd_rows *rows)
 {
     uint64_t tsc;
     uint32_t lost_mtc, lost_cyc;
-    if (pt_blk_time(decoder->libipt, &tsc, &lost_mtc, &lost_cyc) < 0 || tsc == decoder->progress.tsc)
+    if (decoder->paced || pt_blk_time(decoder->libipt, &tsc, &lost_mtc, &lost_cyc) < 0 || tsc == decoder->progress.tsc)
         return;
     decoder->progress.tsc = tsc;
     ptd_rows_clock(rows, decoder->progress.seq + decoder->run.length, tsc);
@@ -150,6 +154,42 @@ static bool append(struct ptd_decoder *decoder, const struct ptd_block_hit *hit)
         decoder->without_packet++;
         return run->length == PATH_MAX_BLOCKS;
     }
+}
+
+/* ---- time and switches ---- */
+
+/* Carry out the switches whose time has come; the run is cut there. Returns 0 or negative errno. */
+static int follow(struct ptd_decoder *decoder, struct ptd_rows *rows)
+{
+    const struct ptd_slice *slice = &decoder->slice;
+    size_t before = decoder->switched;
+    decoder->progress.tsc = decoder->pace.now;
+    while (decoder->switched < slice->switch_count && slice->switches[decoder->switched].tsc <= decoder->pace.now)
+        decoder->switched++;
+    if (decoder->switched == before)
+        return 0;
+    int error = cut(decoder, rows);
+    decoder->space = slice->switches[decoder->switched - 1].space;
+    if (pt_blk_set_image(decoder->libipt, ptd_space_image(decoder->space)) < 0)
+        return -EINVAL;
+    ptd_rows_piece(rows, decoder->progress.seq, (int32_t)(decoder->switched - 1));
+    return error;
+}
+
+/* The time of the block appended last. Returns 0 or negative errno. */
+static int pace_block(struct ptd_decoder *decoder, struct ptd_rows *rows, const struct ptd_block_hit *hit,
+                      int64_t next)
+{
+    if (!decoder->paced)
+        return 0;
+    const struct ptd_pace_block block = {
+        .next = next,
+        .instructions = hit->instructions,
+        .last = (enum ptd_class)hit->last,
+        .kernel = hit->ip >> 63,
+    };
+    ptd_pace_block(&decoder->pace, rows, &block);
+    return follow(decoder, rows);
 }
 
 /* ---- gaps ---- */
@@ -281,13 +321,22 @@ static void synchronise(struct ptd_decoder *decoder, struct ptd_rows *rows)
     decoder->state = RUNNING;
     settle(decoder);
     note_time(decoder, rows);
+    if (decoder->paced) {
+        bool known = !decoder->slice.goes_on || !first;
+        ptd_pace_sync(&decoder->pace, rows, sync, decoder->progress.seq, known);
+        if (follow(decoder, rows) < 0)
+            open_gap(decoder, PTD_GAP_DECODE_ERROR, pte_bad_image, sync, 0);
+    }
 }
 
 static void add_event(struct ptd_decoder *decoder, struct ptd_rows *rows, const struct pt_event *event)
 {
     settle(decoder);
     struct ptd_event_row row = ptd_event_row(event);
-    if (event->has_tsc && event->tsc != decoder->progress.tsc) {
+    if (decoder->paced) {
+        ptd_pace_event(&decoder->pace, rows, event, decoder->progress.seq);
+        (void)follow(decoder, rows); /* the run is cut already: nothing to be numbered that could fail */
+    } else if (event->has_tsc && event->tsc != decoder->progress.tsc) {
         decoder->progress.tsc = event->tsc;
         ptd_rows_clock(rows, decoder->progress.seq, event->tsc);
     }
@@ -396,8 +445,13 @@ static int run_blocks(struct ptd_decoder *decoder, struct ptd_rows *rows, int st
             if (*error < 0)
                 return 0;
             *ip = status == -pte_nomap ? end_of(decoder, hit->block) : block.end_ip;
-            if (append(decoder, hit)) {
+            bool full = append(decoder, hit);
+            int64_t next = decoder->progress.seq + decoder->run.length;
+            if (full)
                 *error = cut(decoder, rows);
+            if (*error == 0)
+                *error = pace_block(decoder, rows, hit, next);
+            if (full) {
                 note_time(decoder, rows);
                 if (status >= 0)
                     settle(decoder);
@@ -576,6 +630,9 @@ static int configure(struct ptd_decoder *decoder, const struct ptd_cpu *cpu)
     decoder->libipt = pt_blk_alloc_decoder(&config);
     if (!decoder->libipt)
         return -ENOMEM;
+    decoder->paced = cpu->exact_time;
+    if (decoder->paced && ptd_pace_init(&decoder->pace, &config, cpu) < 0)
+        return -ENOMEM;
     return pt_blk_set_image(decoder->libipt, ptd_space_image(decoder->space)) < 0 ? -EINVAL : 0;
 }
 
@@ -604,5 +661,6 @@ void ptd_decoder_destroy(struct ptd_decoder *decoder)
     if (!decoder)
         return;
     pt_blk_free_decoder(decoder->libipt);
+    ptd_pace_deinit(&decoder->pace);
     free(decoder);
 }
