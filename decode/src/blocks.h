@@ -44,6 +44,18 @@ struct ptd_blocks {
     size_t hits_count;
 };
 
+/* A block as the columns hold it. */
+struct ptd_block_row {
+    int32_t image;
+    int64_t offset;
+    uint64_t ip;
+    uint64_t last_ip;
+    int32_t size;
+    int32_t instructions;
+    int8_t last;
+    uint8_t mode;
+};
+
 /* Returns 0 or -ENOMEM; deinit also takes an object whose init failed. */
 int ptd_blocks_init(struct ptd_blocks *blocks);
 void ptd_blocks_deinit(struct ptd_blocks *blocks);
@@ -51,6 +63,9 @@ void ptd_blocks_deinit(struct ptd_blocks *blocks);
 /* Number and remember a block that is in no entry yet. Returns 0, -ENOMEM or -EOVERFLOW. */
 int ptd_blocks_intern_new(struct ptd_blocks *blocks, struct ptd_space *space, const struct pt_block *block,
                           const struct ptd_block_hit **ret);
+
+/* The number of a block that was decoded and described elsewhere. Returns 0, -ENOMEM or -EOVERFLOW. */
+int ptd_blocks_intern_row(struct ptd_blocks *blocks, const struct ptd_block_row *row, int32_t *ret);
 
 static inline uint64_t ptd_block_hash(uint64_t ip, uint64_t end_ip)
 {

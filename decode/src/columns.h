@@ -58,8 +58,16 @@ void ptd_rows_clock(struct ptd_rows *rows, int64_t seq, uint64_t tsc);
 
 /* A moment; `branch`: already of the last instruction before block `seq`. */
 void ptd_rows_moment(struct ptd_rows *rows, int64_t seq, uint64_t tsc, bool branch);
-void ptd_rows_piece(struct ptd_rows *rows, int64_t seq, int32_t which);
+
+/* Take the last moment back if it is only of what comes at `seq`; true when it was. */
+bool ptd_rows_unsay(struct ptd_rows *rows, int64_t seq);
 void ptd_rows_event(struct ptd_rows *rows, const struct ptd_event_row *event);
 void ptd_rows_gap(struct ptd_rows *rows, const struct ptd_gap_row *gap);
+
+/*
+ * A piece begins: what is appended from now on is `thread`'s, from `tsc` on. No run of blocks may be open (cut it
+ * first); `progress` says what was counted up to now.
+ */
+void ptd_rows_piece(struct ptd_rows *rows, int32_t thread, uint64_t tsc, const struct ptd_progress *progress);
 
 #endif

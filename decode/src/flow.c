@@ -163,16 +163,21 @@ static int follow(struct ptd_decoder *decoder, struct ptd_rows *rows)
 {
     const struct ptd_slice *slice = &decoder->slice;
     size_t before = decoder->switched;
-    decoder->progress.tsc = decoder->pace.now;
-    while (decoder->switched < slice->switch_count && slice->switches[decoder->switched].tsc <= decoder->pace.now)
+    uint64_t now = decoder->pace.said ? decoder->pace.now : decoder->pace.timer.time;
+    decoder->progress.tsc = now;
+    while (decoder->switched < slice->switch_count && (!decoder->switched || slice->switches[decoder->switched].tsc <= now))
         decoder->switched++;
     if (decoder->switched == before)
         return 0;
+    const struct ptd_switch *last = &slice->switches[decoder->switched - 1];
     int error = cut(decoder, rows);
-    decoder->space = slice->switches[decoder->switched - 1].space;
+    decoder->space = last->space;
     if (pt_blk_set_image(decoder->libipt, ptd_space_image(decoder->space)) < 0)
         return -EINVAL;
-    ptd_rows_piece(rows, decoder->progress.seq, (int32_t)(decoder->switched - 1));
+    bool said = ptd_rows_unsay(rows, decoder->progress.seq);
+    ptd_rows_piece(rows, last->thread, now, &decoder->progress);
+    if (said || decoder->pace.said)
+        ptd_rows_moment(rows, decoder->progress.seq, now, false);
     return error;
 }
 
@@ -251,6 +256,19 @@ static void contradiction(struct ptd_decoder *decoder, struct ptd_rows *rows, en
     close_gap(decoder, rows, decoder->slice.size);
 }
 
+/*
+ * Tracing is off: keep where it would go on. libipt says an enabled event resumes when it is there, but a decoder of
+ * the next slice begins without that knowledge. It tells in a block that it refuses to decode.
+ */
+static void note_off(struct ptd_decoder *decoder)
+{
+    struct pt_block block;
+    memset(&block, 0, sizeof block);
+    pt_blk_next(decoder->libipt, &block, sizeof block);
+    decoder->progress.off = block.ip != 0 && !block.ninsn;
+    decoder->progress.off_ip = block.ip;
+}
+
 /* All packets are used up. */
 static void end(struct ptd_decoder *decoder, struct ptd_rows *rows)
 {
@@ -262,6 +280,8 @@ static void end(struct ptd_decoder *decoder, struct ptd_rows *rows)
     }
     if (decoder->slice.has_stop && !decoder->overflowed)
         contradiction(decoder, rows, PTD_WHY_STOP_WHILE_OFF);
+    if (!on)
+        note_off(decoder);
     finish(decoder, rows);
 }
 

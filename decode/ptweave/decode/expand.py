@@ -8,6 +8,7 @@ are found in the kept images. So it shows what was stored, and tests compare it 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -83,10 +84,11 @@ class Expansion:
 
     def flow(self, thread: int) -> Iterator[npt.NDArray[np.int32]]:
         """The paths the thread executed, in order, in parts of bounded size."""
-        file = pq.ParquetFile(self.bundle.tables / "flow" / "0.parquet")
-        for batch in file.iter_batches(columns=["thread", "path"]):
-            yield np.ascontiguousarray(
-                batch.filter(pc.equal(batch["thread"], thread))["path"].to_numpy().astype(np.int32))
+        for path in table_files(self.bundle.tables / "flow"):
+            with pq.ParquetFile(path) as file:
+                for batch in file.iter_batches(columns=["thread", "path"]):
+                    yield np.ascontiguousarray(
+                        batch.filter(pc.equal(batch["thread"], thread))["path"].to_numpy().astype(np.int32))
 
     def addresses(self, thread: int) -> Iterator[npt.NDArray[np.uint64]]:
         """Addresses of the instructions the thread executed, in order, in parts of one path each."""
@@ -96,6 +98,39 @@ class Expansion:
                     start = self.length_starts[block]
                     steps = self.lengths[start:start + self.instructions[block] - 1]
                     yield self.ips[block] + np.concatenate(([0], np.cumsum(steps))).astype(np.uint64)
+
+    def times(self, thread: int) -> Iterator[npt.NDArray[np.int64]]:
+        """Time in ns of each of those instructions, -1 where none is known, in the same order, in larger parts.
+
+        A block runs at the last moment known before it; its last instruction, at that of the branch it is.
+        """
+        seq, t, branch = self._moments(thread)
+        begin = 0
+        for part in self.flow(thread):
+            blocks = np.concatenate([self.list[self.starts[path]:self.starts[path + 1]] for path in part]
+                                    or [np.zeros(0, np.int32)])
+            ordinals = begin + np.arange(len(blocks))
+            begin += len(blocks)
+            lead = np.searchsorted(seq, ordinals, side="right") - 1
+            last = np.searchsorted(seq, ordinals + 1, side="left")  # a branch's moment comes first of its block's
+            of_branch = np.zeros(len(blocks), np.bool_)
+            inside = last < len(seq)
+            of_branch[inside] = branch[last[inside]] & (seq[last[inside]] == ordinals[inside] + 1)
+            ends = np.where(of_branch, last, lead)
+            counts = self.instructions[blocks]
+            times = np.repeat(np.where(lead < 0, -1, t[lead]), counts)
+            times[np.cumsum(counts) - 1] = np.where(ends < 0, -1, t[ends])
+            yield times
+
+    def _moments(self, thread: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+        """The thread's clock: seq, time in ns, and whether it is the moment of the branch before."""
+        found = [pq.read_table(path, columns=["seq", "t", "branch"], filters=[("thread", "=", thread)])
+                 for path in table_files(self.bundle.tables / "clock")]
+        table = pa.concat_tables(found)
+        if not len(table):
+            return np.zeros(1, np.int64), np.full(1, -1, np.int64), np.zeros(1, np.bool_)
+        branch = table["branch"].fill_null(False).to_numpy()
+        return _numbers(table["seq"], np.int64), _numbers(table["t"], np.int64), branch.astype(np.bool_)
 
 
 def instruction_hash(bundle: Bundle, thread: int) -> tuple[int, int]:
@@ -114,6 +149,12 @@ def instruction_hash(bundle: Bundle, thread: int) -> tuple[int, int]:
                            remedy="decode the run again")
         count += done
     return count, int(state[0])
+
+
+def table_files(folder: Path) -> list[Path]:
+    """The files `<n>.parquet` of a table in the order of their numbers."""
+    found = [path for path in folder.glob("*.parquet") if path.stem.isdecimal()]
+    return sorted(found, key=lambda path: int(path.stem))
 
 
 def _read(bundle: Bundle, table: str) -> pa.Table:
