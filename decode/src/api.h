@@ -88,7 +88,7 @@ struct ptd_rows {
     size_t clock_capacity;
     int64_t *clock_seq;
     uint64_t *clock_tsc;
-    uint8_t *clock_branch; /* 1: of the branch that ends the block before: its last instruction ran then */
+    int32_t *clock_before; /* so many instructions before the block ran then already: 1, the branch that led to it */
 
     size_t event_count;
     size_t event_capacity;
@@ -261,7 +261,6 @@ struct ptd_slice {
     uint64_t tsc;
     uint8_t has_stop;
     uint64_t stop_ip;
-    uint8_t goes_on; /* the part before it decodes up to its first instruction */
     const struct ptd_switch *switches; /* by time; the first holds from the beginning. Needs exact_time. */
     size_t switch_count;
 };

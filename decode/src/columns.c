@@ -30,7 +30,7 @@ static int rows_init(struct ptd_rows *rows, size_t flow)
     rows->flow_path = calloc(rows->flow_capacity, sizeof *rows->flow_path);
     rows->clock_seq = calloc(rows->clock_capacity, sizeof *rows->clock_seq);
     rows->clock_tsc = calloc(rows->clock_capacity, sizeof *rows->clock_tsc);
-    rows->clock_branch = calloc(rows->clock_capacity, 1);
+    rows->clock_before = calloc(rows->clock_capacity, sizeof *rows->clock_before);
 
     size_t events = rows->event_capacity;
     rows->event_seq = calloc(events, sizeof *rows->event_seq);
@@ -65,7 +65,7 @@ static int rows_init(struct ptd_rows *rows, size_t flow)
     rows->piece_instructions = calloc(pieces, sizeof *rows->piece_instructions);
     rows->piece_branches = calloc(pieces, sizeof *rows->piece_branches);
 
-    return rows->flow_seq && rows->flow_path && rows->clock_seq && rows->clock_tsc && rows->clock_branch && rows->event_seq &&
+    return rows->flow_seq && rows->flow_path && rows->clock_seq && rows->clock_tsc && rows->clock_before && rows->event_seq &&
            rows->event_tsc && rows->event_kind && rows->event_ip && rows->event_target && rows->event_offset &&
            rows->event_detail && rows->valid_event_ip && rows->valid_event_target && rows->valid_event_detail &&
            rows->gap_seq && rows->gap_tsc && rows->gap_kind && rows->gap_bytes && rows->gap_offset &&
@@ -80,7 +80,7 @@ static void rows_deinit(struct ptd_rows *rows)
     free(rows->flow_path);
     free(rows->clock_seq);
     free(rows->clock_tsc);
-    free(rows->clock_branch);
+    free(rows->clock_before);
     free(rows->event_seq);
     free(rows->event_tsc);
     free(rows->event_kind);
@@ -153,25 +153,25 @@ void ptd_rows_clock(struct ptd_rows *rows, int64_t seq, uint64_t tsc)
         n--;
     rows->clock_seq[n] = seq;
     rows->clock_tsc[n] = tsc;
-    rows->clock_branch[n] = 0;
+    rows->clock_before[n] = 0;
     rows->clock_count = n + 1;
 }
 
-void ptd_rows_moment(struct ptd_rows *rows, int64_t seq, uint64_t tsc, bool branch)
+void ptd_rows_moment(struct ptd_rows *rows, int64_t seq, uint64_t tsc, int32_t before)
 {
     size_t n = rows->clock_count, first = piece_begin(rows);
-    if (n > first && !branch && rows->clock_seq[n - 1] == seq && !rows->clock_branch[n - 1])
+    if (n > first && !before && rows->clock_seq[n - 1] == seq && !rows->clock_before[n - 1])
         n--; /* nothing was executed between the two */
     rows->clock_seq[n] = seq;
     rows->clock_tsc[n] = tsc;
-    rows->clock_branch[n] = branch;
+    rows->clock_before[n] = before;
     rows->clock_count = n + 1;
 }
 
 bool ptd_rows_unsay(struct ptd_rows *rows, int64_t seq)
 {
     size_t n = rows->clock_count;
-    if (n <= piece_begin(rows) || rows->clock_seq[n - 1] != seq || rows->clock_branch[n - 1])
+    if (n <= piece_begin(rows) || rows->clock_seq[n - 1] != seq || rows->clock_before[n - 1])
         return false;
     rows->clock_count--;
     return true;

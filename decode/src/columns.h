@@ -56,8 +56,8 @@ static inline void ptd_rows_flow(struct ptd_rows *rows, int64_t seq, int32_t pat
 
 void ptd_rows_clock(struct ptd_rows *rows, int64_t seq, uint64_t tsc);
 
-/* A moment; `branch`: already of the last instruction before block `seq`. */
-void ptd_rows_moment(struct ptd_rows *rows, int64_t seq, uint64_t tsc, bool branch);
+/* A moment; already of the `before` last instructions before block `seq`. */
+void ptd_rows_moment(struct ptd_rows *rows, int64_t seq, uint64_t tsc, int32_t before);
 
 /* Take the last moment back if it is only of what comes at `seq`; true when it was. */
 bool ptd_rows_unsay(struct ptd_rows *rows, int64_t seq);

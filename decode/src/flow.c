@@ -163,7 +163,7 @@ static int follow(struct ptd_decoder *decoder, struct ptd_rows *rows)
 {
     const struct ptd_slice *slice = &decoder->slice;
     size_t before = decoder->switched;
-    uint64_t now = decoder->pace.said ? decoder->pace.now : decoder->pace.timer.time;
+    uint64_t now = decoder->pace.now;
     decoder->progress.tsc = now;
     while (decoder->switched < slice->switch_count && (!decoder->switched || slice->switches[decoder->switched].tsc <= now))
         decoder->switched++;
@@ -174,10 +174,10 @@ static int follow(struct ptd_decoder *decoder, struct ptd_rows *rows)
     decoder->space = last->space;
     if (pt_blk_set_image(decoder->libipt, ptd_space_image(decoder->space)) < 0)
         return -EINVAL;
-    bool said = ptd_rows_unsay(rows, decoder->progress.seq);
+    (void)ptd_rows_unsay(rows, decoder->progress.seq);
     ptd_rows_piece(rows, last->thread, now, &decoder->progress);
-    if (said || decoder->pace.said)
-        ptd_rows_moment(rows, decoder->progress.seq, now, false);
+    if (now)
+        ptd_rows_moment(rows, decoder->progress.seq, now, 0);
     return error;
 }
 
@@ -189,11 +189,13 @@ static int pace_block(struct ptd_decoder *decoder, struct ptd_rows *rows, const 
         return 0;
     const struct ptd_pace_block block = {
         .next = next,
+        .ip = hit->ip,
+        .end_ip = hit->end_ip,
+        .mode = hit->mode,
         .instructions = hit->instructions,
         .last = (enum ptd_class)hit->last,
-        .kernel = hit->ip >> 63,
     };
-    ptd_pace_block(&decoder->pace, rows, &block);
+    ptd_pace_block(&decoder->pace, rows, ptd_space_walker(decoder->space), &block);
     return follow(decoder, rows);
 }
 
@@ -342,8 +344,7 @@ static void synchronise(struct ptd_decoder *decoder, struct ptd_rows *rows)
     settle(decoder);
     note_time(decoder, rows);
     if (decoder->paced) {
-        bool known = !decoder->slice.goes_on || !first;
-        ptd_pace_sync(&decoder->pace, rows, sync, decoder->progress.seq, known);
+        ptd_pace_sync(&decoder->pace, rows, sync, decoder->progress.seq);
         if (follow(decoder, rows) < 0)
             open_gap(decoder, PTD_GAP_DECODE_ERROR, pte_bad_image, sync, 0);
     }

@@ -5,6 +5,20 @@
 
 #include "columns.h"
 #include "timer.h"
+#include "walker.h"
+
+/* Blocks without a packet that are remembered, to find where in them a PSB was. */
+enum { PTD_PACE_BLOCKS = 32 };
+
+/* A block that was executed, as far as time is concerned. */
+struct ptd_pace_block {
+    int64_t next; /* ordinal of the block after it */
+    uint64_t ip;
+    uint64_t end_ip; /* of its last instruction */
+    uint32_t instructions;
+    uint8_t mode; /* enum pt_exec_mode */
+    enum ptd_class last;
+};
 
 /*
  * The time of what has been executed so far. A moment is known where a packet is used: by the branch that ends a
@@ -13,7 +27,6 @@
 struct ptd_pace {
     struct ptd_timer timer;
     uint64_t now;    /* of the instruction executed last; 0: not known */
-    uint64_t used;   /* time of the packet used last */
     uint64_t since;  /* instructions since a timing packet, up to the packet used last */
     uint64_t walked; /* instructions since the packet used last */
     int64_t mark;    /* ordinal of the first block after the packet used last */
@@ -21,28 +34,21 @@ struct ptd_pace {
     bool held;       /* the timer's packet is not used yet */
     bool adrift;     /* packets and flow do not go together: from the next PSB on they do again */
     bool said;       /* a moment has been written */
-};
-
-/* What a block ended in, as far as time is concerned. */
-struct ptd_pace_block {
-    int64_t next;      /* ordinal of the block after it */
-    uint32_t instructions;
-    enum ptd_class last;
-    bool kernel;
+    uint32_t behind_count;
+    struct ptd_pace_block behind[PTD_PACE_BLOCKS]; /* since the packet used last */
+    struct ptd_walker *walker; /* of the code being executed */
 };
 
 /* Returns 0 or -ENOMEM; deinit also takes one whose init failed. */
 int ptd_pace_init(struct ptd_pace *pace, const struct pt_config *config, const struct ptd_cpu *cpu);
 void ptd_pace_deinit(struct ptd_pace *pace);
 
-/*
- * Decoding begins at the PSB at `offset`, before the block `next`. `known`: time does not simply go on from a part of
- * the trace that was decoded elsewhere; a PSB in mid-stream is no moment for what runs up to the next packet.
- */
-void ptd_pace_sync(struct ptd_pace *pace, struct ptd_rows *rows, uint64_t offset, int64_t next, bool known);
+/* Decoding begins at the PSB at `offset`, before the block `next`. */
+void ptd_pace_sync(struct ptd_pace *pace, struct ptd_rows *rows, uint64_t offset, int64_t next);
 
-/* A block was executed. */
-void ptd_pace_block(struct ptd_pace *pace, struct ptd_rows *rows, const struct ptd_pace_block *block);
+/* A block was executed; `walker` knows its code. */
+void ptd_pace_block(struct ptd_pace *pace, struct ptd_rows *rows, struct ptd_walker *walker,
+                    const struct ptd_pace_block *block);
 
 /* An event took place before the block `next`. */
 void ptd_pace_event(struct ptd_pace *pace, struct ptd_rows *rows, const struct pt_event *event, int64_t next);

@@ -5,17 +5,20 @@
  * Between two TSC packets time is an estimate, and others make estimates too: what is estimated here agrees with
  * `perf script` to the tick, so that the times of a recording do not depend on the tool that reads it. That decides
  * what the manual leaves open: an estimate that would go back is not used; cycles count from the last TSC or MTC that
- * came right behind a CYC, at the rate measured up to the next such MTC (or the one CBR says, when there is none);
- * a TSC less than SLIP behind the estimate leaves the estimate as it is.
+ * came right behind a CYC, or from a change of frequency, at the rate measured up to the next such MTC (or the one CBR
+ * says, when there is none); a TSC behind the estimate leaves the estimate as it is.
  *
  * A timer borrows the packets. Not thread-safe.
  */
 #include "timer.h"
 
+#include "psb.h"
+
 #include <errno.h>
 #include <string.h>
 
-enum { SLIP = 0x10000 };
+/* A TSC packet has 56 bits: one that goes back by half of them wrapped. */
+#define WRAP (UINT64_C(1) << 56)
 
 /* A rate measured so much above the one CBR says is not believed. */
 static const double RATE_MAX = 1.25;
@@ -149,13 +152,13 @@ static void on_tsc(struct ptd_timer *timer, uint64_t tsc)
 {
     timer->have_tma = false;
     if (timer->time) {
-        tsc |= timer->time & UINT64_C(0xff) << 56;
+        tsc |= timer->time & ~(WRAP - 1);
         timer->tsc = tsc;
         if (tsc < timer->time) {
-            if (timer->time - tsc < SLIP)
+            if (timer->time - tsc < WRAP / 2)
                 tsc = timer->time;
             else
-                timer->tsc = tsc += UINT64_C(1) << 56; /* it wrapped */
+                timer->tsc = tsc += WRAP;
         }
     } else {
         timer->tsc = tsc;
@@ -219,8 +222,17 @@ static bool read(struct ptd_timer *timer)
     return true;
 }
 
-/* Take the time of the packet read last. `in_psb`: inside a PSB+ that is not the first, CYCs do not count. */
-static void take_time(struct ptd_timer *timer, bool in_psb)
+static void on_cbr(struct ptd_timer *timer, uint8_t ratio)
+{
+    if (timer->cbr == ratio)
+        return;
+    timer->cbr = ratio;
+    timer->cycle_time = timer->time;
+    timer->cycles = 0;
+}
+
+/* Take the time of the packet read last. */
+static void take_time(struct ptd_timer *timer)
 {
     const struct pt_packet *packet = &timer->packet;
     switch (packet->type) {
@@ -234,11 +246,10 @@ static void take_time(struct ptd_timer *timer, bool in_psb)
         on_mtc(timer, packet->payload.mtc.ctc);
         break;
     case ppt_cyc:
-        if (!in_psb)
-            on_cyc(timer, packet->payload.cyc.value);
+        on_cyc(timer, packet->payload.cyc.value);
         break;
     case ppt_cbr:
-        timer->cbr = packet->payload.cbr.ratio;
+        on_cbr(timer, packet->payload.cbr.ratio);
         break;
     case ppt_stop:
         timer->have_tma = false;
@@ -250,13 +261,17 @@ static void take_time(struct ptd_timer *timer, bool in_psb)
 }
 
 /* Behind a PSB: read to the end of its PSB+. */
-static void read_psb(struct ptd_timer *timer, bool first)
+static void read_psb(struct ptd_timer *timer)
 {
+    timer->psb_has_ip = false;
     while (read(timer)) {
-        take_time(timer, !first);
+        take_time(timer);
+        if (timer->packet.type == ppt_fup)
+            timer->psb_has_ip = ptd_first_ip(&timer->packet.payload.ip, &timer->psb_ip);
         if (timer->packet.type == ppt_psbend || timer->packet.type == ppt_ovf)
             break;
     }
+    timer->cbr_said = timer->cbr;
 }
 
 static enum ptd_step step_of(struct ptd_timer *timer)
@@ -302,10 +317,13 @@ enum ptd_step ptd_timer_next(struct ptd_timer *timer)
             timer->step = PTD_STEP_END;
             break;
         }
-        take_time(timer, false);
-        if (timer->packet.type == ppt_psb)
-            read_psb(timer, false);
-        timer->step = timer->packet.type == ppt_psbend ? PTD_STEP_NONE : step_of(timer);
+        take_time(timer);
+        if (timer->packet.type == ppt_psb) {
+            read_psb(timer);
+            timer->step = timer->packet.type == ppt_psbend ? PTD_STEP_PSB : step_of(timer);
+            continue;
+        }
+        timer->step = step_of(timer);
         if (timer->step == PTD_STEP_NONE && timer->cbr != timer->cbr_said) {
             timer->cbr_said = timer->cbr;
             timer->step = PTD_STEP_CBR;
@@ -317,7 +335,7 @@ enum ptd_step ptd_timer_next(struct ptd_timer *timer)
 void ptd_timer_skip(struct ptd_timer *timer, uint64_t offset)
 {
     while (timer->offset < offset && read(timer))
-        take_time(timer, false);
+        take_time(timer);
     if (timer->offset != offset && pt_pkt_sync_set(timer->packets, offset) >= 0)
         timer->offset = offset;
     timer->step = PTD_STEP_NONE;
@@ -327,7 +345,6 @@ void ptd_timer_skip(struct ptd_timer *timer, uint64_t offset)
 void ptd_timer_begin(struct ptd_timer *timer)
 {
     if (read(timer) && timer->packet.type == ppt_psb)
-        read_psb(timer, true);
-    timer->cbr_said = timer->cbr;
+        read_psb(timer);
     timer->step = PTD_STEP_NONE;
 }

@@ -21,6 +21,7 @@ enum ptd_step {
     PTD_STEP_PTW,
     PTD_STEP_POWER, /* EXSTOP, MWAIT, PWRE, PWRX */
     PTD_STEP_CBR,   /* the core's frequency changed */
+    PTD_STEP_PSB,   /* a PSB+; psb_ip says where execution stood */
     PTD_STEP_END
 };
 
@@ -56,6 +57,8 @@ struct ptd_timer {
     uint64_t offset; /* behind it */
     bool after_cyc;  /* the packet before the one being read was a CYC */
     bool fup_wanted; /* a FUP that belongs to the packet read last follows */
+    bool psb_has_ip;
+    uint64_t psb_ip;
 };
 
 /* A timer over `config`'s packets. Returns 0 or -ENOMEM; deinit also takes one whose init failed. */

@@ -102,35 +102,37 @@ class Expansion:
     def times(self, thread: int) -> Iterator[npt.NDArray[np.int64]]:
         """Time in ns of each of those instructions, -1 where none is known, in the same order, in larger parts.
 
-        A block runs at the last moment known before it; its last instruction, at that of the branch it is.
+        An instruction ran at the last moment that is known before it; a moment may begin some instructions before the
+        block it is at.
         """
-        seq, t, branch = self._moments(thread)
-        begin = 0
+        seq, t, before = self._moments(thread)
+        row, now, block, instruction = 0, -1, 0, 0
         for part in self.flow(thread):
             blocks = np.concatenate([self.list[self.starts[path]:self.starts[path + 1]] for path in part]
                                     or [np.zeros(0, np.int32)])
-            ordinals = begin + np.arange(len(blocks))
-            begin += len(blocks)
-            lead = np.searchsorted(seq, ordinals, side="right") - 1
-            last = np.searchsorted(seq, ordinals + 1, side="left")  # a branch's moment comes first of its block's
-            of_branch = np.zeros(len(blocks), np.bool_)
-            inside = last < len(seq)
-            of_branch[inside] = branch[last[inside]] & (seq[last[inside]] == ordinals[inside] + 1)
-            ends = np.where(of_branch, last, lead)
-            counts = self.instructions[blocks]
-            times = np.repeat(np.where(lead < 0, -1, t[lead]), counts)
-            times[np.cumsum(counts) - 1] = np.where(ends < 0, -1, t[ends])
+            # where each block begins, counted in instructions of the thread; moments in the same numbers
+            begins = instruction + np.concatenate(([0], np.cumsum(self.instructions[blocks], dtype=np.int64)))
+            last = int(np.searchsorted(seq, block + len(blocks), side="right"))
+            places = begins[seq[row:last] - block] - before[row:last]
+            times = np.full(int(begins[-1]) - instruction, now, np.int64)
+            bounds = np.append(np.clip(places, instruction, begins[-1]), begins[-1]) - instruction
+            for index, moment in enumerate(t[row:last]):
+                times[bounds[index]:] = moment if bounds[index] < len(times) else times[bounds[index]:]
             yield times
+            kept = last
+            while kept > row and seq[kept - 1] == block + len(blocks):
+                kept -= 1  # the next part's first block: they are looked at again there, for what they say of it
+            now = int(t[last - 1]) if last > row and not before[last - 1] else now
+            now = int(times[-1]) if len(times) else now
+            row, block, instruction = kept, block + len(blocks), int(begins[-1])
 
-    def _moments(self, thread: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-        """The thread's clock: seq, time in ns, and whether it is the moment of the branch before."""
-        found = [pq.read_table(path, columns=["seq", "t", "branch"], filters=[("thread", "=", thread)])
+    def _moments(self, thread: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+        """The thread's clock: seq, time in ns, and how many instructions before that block it begins."""
+        found = [pq.read_table(path, columns=["seq", "t", "before"], filters=[("thread", "=", thread)])
                  for path in table_files(self.bundle.tables / "clock")]
         table = pa.concat_tables(found)
-        if not len(table):
-            return np.zeros(1, np.int64), np.full(1, -1, np.int64), np.zeros(1, np.bool_)
-        branch = table["branch"].fill_null(False).to_numpy()
-        return _numbers(table["seq"], np.int64), _numbers(table["t"], np.int64), branch.astype(np.bool_)
+        return (_numbers(table["seq"], np.int64), _numbers(table["t"], np.int64),
+                _numbers(table["before"].fill_null(0), np.int32))
 
 
 def instruction_hash(bundle: Bundle, thread: int) -> tuple[int, int]:

@@ -136,7 +136,7 @@ def _something(packets: mmap.mmap, begin: int, end: int) -> bool:
 
 _LISTS: dict[str, pa.DataType] = {
     "flow": pa.int32(),
-    "clock_seq": pa.int64(), "clock_tsc": pa.uint64(), "clock_branch": pa.uint8(),
+    "clock_seq": pa.int64(), "clock_tsc": pa.uint64(), "clock_before": pa.int32(),
     "event_seq": pa.int64(), "event_tsc": pa.uint64(), "event_kind": pa.int8(), "event_ip": pa.uint64(),
     "event_target": pa.uint64(), "event_offset": pa.uint64(), "event_detail": pa.int64(),
     "gap_seq": pa.int64(), "gap_tsc": pa.uint64(), "gap_kind": pa.string(), "gap_bytes": pa.int64(),
@@ -415,7 +415,7 @@ class Decoding:
             where = ffi.new("struct ptd_slice *", {
                 "packets": whole + part.begin, "size": part.end - part.begin, "offset": part.begin,
                 "seq": sums.seq, "tsc": sums.tsc, "has_stop": part.stop is not None, "stop_ip": part.stop or 0,
-                "goes_on": not part.first, "switches": switches.handle, "switch_count": len(switches.all)})
+                "switches": switches.handle, "switch_count": len(switches.all)})
             made = ffi.new("struct ptd_decoder **")
             _check(self._functions.create(tables, space, self._cpu, where, made), task)
             decoder = own(made[0], self._functions.destroy)
