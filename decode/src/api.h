@@ -88,6 +88,7 @@ struct ptd_rows {
     size_t clock_capacity;
     int64_t *clock_seq;
     uint64_t *clock_tsc;
+    int32_t *clock_before; /* so many instructions before the block ran then already: 1, the branch that led to it */
 
     size_t event_count;
     size_t event_capacity;
@@ -253,6 +254,14 @@ struct ptd_cpu {
     uint8_t filter_kind[4];
     uint64_t filter_first[4];
     uint64_t filter_last[4]; /* included */
+    uint8_t exact_time; /* hold packets and flow side by side: the moment of each branch, as perf tells it */
+};
+
+/* From a time on what runs is another thread's, or in another space. */
+struct ptd_switch {
+    uint64_t tsc;
+    struct ptd_space *space;
+    int32_t thread; /* -1: nobody's who is asked for */
 };
 
 /*
@@ -268,6 +277,8 @@ struct ptd_slice {
     uint64_t tsc;
     uint8_t has_stop;
     uint64_t stop_ip;
+    const struct ptd_switch *switches; /* by time; the first holds from the beginning. Needs exact_time. */
+    size_t switch_count;
 };
 
 /* How far a decoder is. */

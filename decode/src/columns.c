@@ -21,15 +21,16 @@ static size_t at_least(size_t rows, size_t minimum)
 static int rows_init(struct ptd_rows *rows, size_t flow)
 {
     rows->flow_capacity = at_least(flow, 64);
-    rows->clock_capacity = at_least(flow, 64);
+    rows->clock_capacity = at_least(flow, 64) + PTD_CLOCK_SLACK;
     rows->event_capacity = at_least(flow / EVENTS_PER_FLOW, 64);
     rows->gap_capacity = at_least(flow / GAPS_PER_FLOW, 64);
-    rows->piece_capacity = at_least(flow / PIECES_PER_FLOW, 64);
+    rows->piece_capacity = at_least(flow / PIECES_PER_FLOW, 64) + PTD_CLOCK_SLACK;
 
     rows->flow_seq = calloc(rows->flow_capacity, sizeof *rows->flow_seq);
     rows->flow_path = calloc(rows->flow_capacity, sizeof *rows->flow_path);
     rows->clock_seq = calloc(rows->clock_capacity, sizeof *rows->clock_seq);
     rows->clock_tsc = calloc(rows->clock_capacity, sizeof *rows->clock_tsc);
+    rows->clock_before = calloc(rows->clock_capacity, sizeof *rows->clock_before);
 
     size_t events = rows->event_capacity;
     rows->event_seq = calloc(events, sizeof *rows->event_seq);
@@ -69,7 +70,7 @@ static int rows_init(struct ptd_rows *rows, size_t flow)
     rows->piece_instructions = calloc(pieces, sizeof *rows->piece_instructions);
     rows->piece_branches = calloc(pieces, sizeof *rows->piece_branches);
 
-    return rows->flow_seq && rows->flow_path && rows->clock_seq && rows->clock_tsc && rows->event_seq &&
+    return rows->flow_seq && rows->flow_path && rows->clock_seq && rows->clock_tsc && rows->clock_before && rows->event_seq &&
            rows->event_tsc && rows->event_kind && rows->event_ip && rows->event_target && rows->event_offset &&
            rows->event_detail && rows->event_size && rows->event_update && rows->event_lost_mtc &&
            rows->event_lost_cyc && rows->valid_event_ip && rows->valid_event_target && rows->valid_event_detail &&
@@ -86,6 +87,7 @@ static void rows_deinit(struct ptd_rows *rows)
     free(rows->flow_path);
     free(rows->clock_seq);
     free(rows->clock_tsc);
+    free(rows->clock_before);
     free(rows->event_seq);
     free(rows->event_tsc);
     free(rows->event_kind);
@@ -150,16 +152,42 @@ void ptd_rows_clear(struct ptd_rows *rows)
     rows->flow_count = rows->clock_count = rows->event_count = rows->gap_count = rows->piece_count = 0;
 }
 
+/* The first row of the clock in the piece that is being filled. */
+static size_t piece_begin(const struct ptd_rows *rows)
+{
+    return rows->piece_count ? (size_t)rows->piece_clock[rows->piece_count - 1] : 0;
+}
+
 void ptd_rows_clock(struct ptd_rows *rows, int64_t seq, uint64_t tsc)
 {
     size_t n = rows->clock_count;
     /* Of many moments at one block only the first and the last say something about the blocks around it. */
-    size_t first = rows->piece_count ? (size_t)rows->piece_clock[rows->piece_count - 1] : 0;
-    if (n >= first + 2 && rows->clock_seq[n - 1] == seq && rows->clock_seq[n - 2] == seq)
+    if (n >= piece_begin(rows) + 2 && rows->clock_seq[n - 1] == seq && rows->clock_seq[n - 2] == seq)
         n--;
     rows->clock_seq[n] = seq;
     rows->clock_tsc[n] = tsc;
+    rows->clock_before[n] = 0;
     rows->clock_count = n + 1;
+}
+
+void ptd_rows_moment(struct ptd_rows *rows, int64_t seq, uint64_t tsc, int32_t before)
+{
+    size_t n = rows->clock_count, first = piece_begin(rows);
+    if (n > first && !before && rows->clock_seq[n - 1] == seq && !rows->clock_before[n - 1])
+        n--; /* nothing was executed between the two */
+    rows->clock_seq[n] = seq;
+    rows->clock_tsc[n] = tsc;
+    rows->clock_before[n] = before;
+    rows->clock_count = n + 1;
+}
+
+bool ptd_rows_unsay(struct ptd_rows *rows, int64_t seq)
+{
+    size_t n = rows->clock_count;
+    if (n <= piece_begin(rows) || rows->clock_seq[n - 1] != seq || rows->clock_before[n - 1])
+        return false;
+    rows->clock_count--;
+    return true;
 }
 
 void ptd_rows_event(struct ptd_rows *rows, const struct ptd_event_row *event)

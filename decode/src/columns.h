@@ -34,13 +34,16 @@ struct ptd_gap_row {
 /* The rows one turn of the decode loop can add to any column between two looks at the room. */
 enum { PTD_ROWS_SLACK = 8 };
 
+/* Moments and pieces a path and the events around it can add: one or two for each of its decisions. */
+enum { PTD_CLOCK_SLACK = 8192 + 64 };
+
 static inline bool ptd_rows_have_room(const struct ptd_rows *rows)
 {
     return rows->flow_count + PTD_ROWS_SLACK <= rows->flow_capacity &&
-           rows->clock_count + PTD_ROWS_SLACK <= rows->clock_capacity &&
+           rows->clock_count + PTD_CLOCK_SLACK <= rows->clock_capacity &&
            rows->event_count + PTD_ROWS_SLACK <= rows->event_capacity &&
            rows->gap_count + PTD_ROWS_SLACK <= rows->gap_capacity &&
-           rows->piece_count + PTD_ROWS_SLACK <= rows->piece_capacity;
+           rows->piece_count + PTD_CLOCK_SLACK <= rows->piece_capacity;
 }
 
 static inline void ptd_set_valid(uint8_t *bitmap, size_t row)
@@ -55,6 +58,12 @@ static inline void ptd_rows_flow(struct ptd_rows *rows, int64_t seq, int32_t pat
 }
 
 void ptd_rows_clock(struct ptd_rows *rows, int64_t seq, uint64_t tsc);
+
+/* A moment; already of the `before` last instructions before block `seq`. */
+void ptd_rows_moment(struct ptd_rows *rows, int64_t seq, uint64_t tsc, int32_t before);
+
+/* Take the last moment back if it is only of what comes at `seq`; true when it was. */
+bool ptd_rows_unsay(struct ptd_rows *rows, int64_t seq);
 void ptd_rows_event(struct ptd_rows *rows, const struct ptd_event_row *event);
 void ptd_rows_gap(struct ptd_rows *rows, const struct ptd_gap_row *gap);
 

@@ -17,6 +17,7 @@
 #include "api.h"
 #include "columns.h"
 #include "events.h"
+#include "pace.h"
 #include "psb.h"
 #include "tables.h"
 #include "walker.h"
@@ -67,7 +68,11 @@ struct ptd_decoder {
     bool overflowed;          /* the last event was an overflow: what comes after is not known to be the same */
     struct pt_block held;     /* the beginning of a block of which more may come; no instructions: there is none */
     uint64_t held_end;        /* the address after it */
+    int32_t last;             /* the block appended last */
     struct open_gap gap;
+    bool paced;
+    struct ptd_pace pace;
+    size_t switched; /* switches that are behind us */
     struct ptd_run run;
 };
 
@@ -99,7 +104,7 @@ static void note_time(struct ptd_decoder *decoder, struct ptd_rows *rows)
 {
     uint64_t tsc;
     uint32_t lost_mtc, lost_cyc;
-    if (pt_blk_time(decoder->libipt, &tsc, &lost_mtc, &lost_cyc) < 0 || tsc == decoder->progress.tsc)
+    if (decoder->paced || pt_blk_time(decoder->libipt, &tsc, &lost_mtc, &lost_cyc) < 0 || tsc == decoder->progress.tsc)
         return;
     decoder->progress.tsc = tsc;
     ptd_rows_clock(rows, decoder->progress.seq + decoder->run.length, tsc);
@@ -112,6 +117,7 @@ static bool append(struct ptd_decoder *decoder, const struct ptd_block_hit *hit)
 {
     struct ptd_run *run = &decoder->run;
     decoder->used = true;
+    decoder->last = hit->block;
     ptd_run_append(run, hit->block);
     switch ((enum ptd_class)hit->last) {
     case PTD_COND_JUMP:
@@ -131,8 +137,60 @@ static bool append(struct ptd_decoder *decoder, const struct ptd_block_hit *hit)
     }
 }
 
+static int cut(struct ptd_decoder *decoder, struct ptd_rows *rows);
+
+/* Carry out the switches whose time has come; the run is cut there. Returns 0 or negative errno. */
+static int follow(struct ptd_decoder *decoder, struct ptd_rows *rows)
+{
+    const struct ptd_slice *slice = &decoder->slice;
+    size_t before = decoder->switched;
+    uint64_t now = decoder->pace.now;
+    decoder->progress.tsc = now;
+    while (decoder->switched < slice->switch_count &&
+           (!decoder->switched || slice->switches[decoder->switched].tsc <= now))
+        decoder->switched++;
+    if (decoder->switched == before)
+        return 0;
+    const struct ptd_switch *last = &slice->switches[decoder->switched - 1];
+    int error = cut(decoder, rows);
+    decoder->space = last->space;
+    if (pt_blk_set_image(decoder->libipt, ptd_space_image(decoder->space)) < 0)
+        return -EINVAL;
+    (void)ptd_rows_unsay(rows, decoder->progress.seq);
+    ptd_rows_piece(rows, last->thread, now, &decoder->progress);
+    if (now)
+        ptd_rows_moment(rows, decoder->progress.seq, now, 0);
+    return error;
+}
+
+/* The time of the block appended last. Returns 0 or negative errno. */
+static int pace_block(struct ptd_decoder *decoder, struct ptd_rows *rows, const struct ptd_block_hit *hit,
+                      int64_t next)
+{
+    if (!decoder->paced)
+        return 0;
+    const struct ptd_pace_block block = {
+        .next = next,
+        .ip = hit->ip,
+        .end_ip = hit->end_ip,
+        .mode = hit->mode,
+        .instructions = hit->instructions,
+        .last = (enum ptd_class)hit->last,
+    };
+    ptd_pace_block(&decoder->pace, rows, ptd_space_walker(decoder->space), &block);
+    return follow(decoder, rows);
+}
+
+/* Append a block and note its time. Returns 1 when the run is to be cut after it, 0 or negative errno. */
+static int place(struct ptd_decoder *decoder, struct ptd_rows *rows, const struct ptd_block_hit *hit)
+{
+    bool full = append(decoder, hit);
+    int error = pace_block(decoder, rows, hit, decoder->progress.seq + decoder->run.length);
+    return error < 0 ? error : full;
+}
+
 /* Append the block that is held, if any. Returns 1 when the run is to be cut after it, 0 or negative errno. */
-static int release(struct ptd_decoder *decoder)
+static int release(struct ptd_decoder *decoder, struct ptd_rows *rows)
 {
     struct pt_block *held = &decoder->held;
     if (!held->ninsn)
@@ -142,14 +200,14 @@ static int release(struct ptd_decoder *decoder)
     if (error < 0)
         return error;
     held->ninsn = 0;
-    return append(decoder, hit);
+    return place(decoder, rows, hit);
 }
 
 /* End the run: number it, write its row. Returns 0 or negative errno. */
 static int cut(struct ptd_decoder *decoder, struct ptd_rows *rows)
 {
     struct ptd_run *run = &decoder->run;
-    int error = release(decoder);
+    int error = release(decoder, rows);
     if (error < 0 || !run->length)
         return error < 0 ? error : 0;
     struct ptd_tables *tables = decoder->tables;
@@ -204,7 +262,7 @@ static int join(struct ptd_decoder *decoder, struct ptd_rows *rows, struct pt_bl
         }
         fill_held(decoder, block, room);
     }
-    int error = release(decoder);
+    int error = release(decoder, rows);
     return error > 0 ? cut(decoder, rows) : error;
 }
 
@@ -242,7 +300,7 @@ static int take_block(struct ptd_decoder *decoder, struct ptd_rows *rows, struct
         if (error < 0)
             return error;
     }
-    return append(decoder, hit);
+    return place(decoder, rows, hit);
 }
 
 /* Drop the blocks after the last one that used a packet. */
@@ -402,18 +460,26 @@ static void synchronise(struct ptd_decoder *decoder, struct ptd_rows *rows)
     decoder->state = RUNNING;
     settle(decoder);
     note_time(decoder, rows);
+    if (decoder->paced) {
+        ptd_pace_sync(&decoder->pace, rows, sync, decoder->progress.seq);
+        if (follow(decoder, rows) < 0)
+            open_gap(decoder, PTD_GAP_DECODE_ERROR, pte_bad_image, sync, 0);
+    }
 }
 
 static void add_event(struct ptd_decoder *decoder, struct ptd_rows *rows, const struct pt_event *event)
 {
     settle(decoder);
     struct ptd_event_row row = ptd_event_row(event);
-    if (event->has_tsc && event->tsc > decoder->progress.tsc) { /* else what we know was read ahead, and is later */
+    if (decoder->paced) {
+        ptd_pace_event(&decoder->pace, rows, event, decoder->progress.seq);
+        (void)follow(decoder, rows); /* the run is cut already: nothing to be numbered that could fail */
+    } else if (event->has_tsc && event->tsc > decoder->progress.tsc) { /* else what we know was read ahead: it is later */
         decoder->progress.tsc = event->tsc;
         ptd_rows_clock(rows, decoder->progress.seq, event->tsc);
     }
     row.seq = decoder->progress.seq;
-    row.tsc = event->has_tsc ? event->tsc : decoder->progress.tsc;
+    row.tsc = event->has_tsc && !decoder->paced ? event->tsc : decoder->progress.tsc;
     row.offset = decoder->slice.offset + decoder->behind;
     ptd_rows_event(rows, &row);
     decoder->overflowed = event->type == ptev_overflow;
@@ -524,7 +590,7 @@ static int run_blocks(struct ptd_decoder *decoder, struct ptd_rows *rows, int st
             *ip = block.end_ip;
             int full = take_block(decoder, rows, &block, status < 0 || status & pts_event_pending);
             if (status == -pte_nomap && full >= 0)
-                *ip = end_of(decoder, decoder->run.blocks[decoder->run.length - 1]);
+                *ip = end_of(decoder, decoder->last);
             if (full > 0) {
                 full = cut(decoder, rows);
                 note_time(decoder, rows);
@@ -574,7 +640,7 @@ static int add_to_tail(struct ptd_decoder *decoder, struct ptd_rows *rows, struc
     uint32_t blocks = decoder->without_packet + 1;
     int full = block->ninsn ? take_block(decoder, rows, block, whole) : 0;
     if (full >= 0 && block->ninsn && whole && decoder->run.length)
-        *ip = end_of(decoder, decoder->run.blocks[decoder->run.length - 1]);
+        *ip = end_of(decoder, decoder->last);
     decoder->without_packet = blocks; /* whatever they end in, they use no packets */
     return full > 0 ? cut(decoder, rows) : full;
 }
@@ -715,6 +781,9 @@ static int configure(struct ptd_decoder *decoder, const struct ptd_cpu *cpu)
     decoder->libipt = pt_blk_alloc_decoder(&config);
     if (!decoder->libipt)
         return -ENOMEM;
+    decoder->paced = cpu->exact_time || decoder->slice.switch_count;
+    if (decoder->paced && ptd_pace_init(&decoder->pace, &config, cpu) < 0)
+        return -ENOMEM;
     return pt_blk_set_image(decoder->libipt, ptd_space_image(decoder->space)) < 0 ? -EINVAL : 0;
 }
 
@@ -743,5 +812,6 @@ void ptd_decoder_destroy(struct ptd_decoder *decoder)
     if (!decoder)
         return;
     pt_blk_free_decoder(decoder->libipt);
+    ptd_pace_deinit(&decoder->pace);
     free(decoder);
 }

@@ -186,8 +186,7 @@ uint64_t ptd_packets_end(const uint8_t *packets, uint64_t size, uint64_t start)
     return end;
 }
 
-/* The address a FUP in a PSB+ carries: the last IP it is compressed against was cleared by the PSB. */
-static bool first_ip(const struct pt_packet_ip *packet, uint64_t *ip)
+bool ptd_first_ip(const struct pt_packet_ip *packet, uint64_t *ip)
 {
     *ip = packet->ip;
     switch (packet->ipc) {
@@ -239,7 +238,7 @@ static int ip_of(struct pt_packet_decoder *decoder, uint64_t *ip)
         if (packet.type == ppt_ovf) /* takes the place of PSBEND */
             return found;
         if (packet.type == ppt_fup)
-            found = first_ip(&packet.payload.ip, ip);
+            found = ptd_first_ip(&packet.payload.ip, ip);
         else if (!moves_nothing(&packet, true) || packet.type == ppt_psb)
             return -1;
     }

@@ -5,6 +5,7 @@
 
 #include "api.h"
 
+#include <intel-pt.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -30,5 +31,8 @@ uint64_t ptd_waiting(const uint8_t *packets, uint64_t size, uint64_t from, uint6
 
 /* Offset of the first byte that is not part of a complete packet; `start` is the beginning of one. */
 uint64_t ptd_packets_end(const uint8_t *packets, uint64_t size, uint64_t start);
+
+/* The address a FUP in a PSB+ carries, if any: the last IP it is compressed against was cleared by the PSB. */
+bool ptd_first_ip(const struct pt_packet_ip *packet, uint64_t *ip);
 
 #endif

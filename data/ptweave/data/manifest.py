@@ -99,6 +99,7 @@ class Manifest:
     events: str = ""
     clocks: Clocks = field(default_factory=Clocks)
     filters: list[Filter] = field(default_factory=list)  # without them libipt cannot tell where tracing was filtered out
+    exact_time: bool = False  # times by branch, as perf tells them, instead of libipt's at the packets it has read
     ticks: bool = False  # decode a `tick` event at every update of the time
     pid: int = 0
     status: int | None = None  # the target's wait status, as waitpid gives it

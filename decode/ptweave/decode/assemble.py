@@ -396,14 +396,14 @@ class _Rows:
         return pa.table({"thread": self._thread(len(ids)), "seq": pa.array(seqs), "path": pa.array(paths)})
 
     def clock(self, step: dict[str, pa.Array]) -> pa.Table | None:
-        seq, tsc = step["clock_seq"], step["clock_tsc"]
+        seq, tsc, before = step["clock_seq"], step["clock_tsc"], step["clock_before"]
         if len(tsc) and self.tsc and tsc[0].as_py() == self.tsc:
-            seq, tsc = seq.slice(1), tsc.slice(1)  # nothing new after what was known before
+            seq, tsc, before = seq.slice(1), tsc.slice(1), before.slice(1)  # nothing new after what was known before
         if not len(tsc):
             return None
         self.tsc = 0  # from now on each row knows
         return pa.table({"thread": self._thread(len(tsc)), "seq": self._seqs(seq), "tsc": tsc,
-                         "t": pa.array(times(tsc, self.clocks))})
+                         "t": pa.array(times(tsc, self.clocks)), "before": before})
 
     def events(self, step: dict[str, pa.Array]) -> pa.Table | None:
         kinds = step["event_kind"]
@@ -458,6 +458,6 @@ class _Rows:
 
 
 _FIRST: dict[str, str] = {"flow": "flow", "clock": "clock_seq", "event": "event_seq", "gap": "gap_seq"}
-_STEP_COLUMNS = ("flow", "clock_seq", "clock_tsc", "event_seq", "event_tsc", "event_kind", "event_ip", "event_target",
-                 "event_offset", "event_detail", "event_size", "event_update", "event_lost_mtc", "event_lost_cyc",
-                 "gap_seq", "gap_tsc", "gap_kind", "gap_bytes", "gap_offset", "gap_ip", "gap_detail")
+_STEP_COLUMNS = ("flow", "clock_seq", "clock_tsc", "clock_before", "event_seq", "event_tsc", "event_kind", "event_ip",
+                 "event_target", "event_offset", "event_detail", "event_size", "event_update", "event_lost_mtc",
+                 "event_lost_cyc", "gap_seq", "gap_tsc", "gap_kind", "gap_bytes", "gap_offset", "gap_ip", "gap_detail")

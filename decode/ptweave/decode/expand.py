@@ -100,6 +100,41 @@ class Expansion:
                     steps = self.lengths[start:start + self.instructions[block] - 1]
                     yield self.ips[block] + np.concatenate(([0], np.cumsum(steps))).astype(np.uint64)
 
+    def times(self, thread: int) -> Iterator[npt.NDArray[np.int64]]:
+        """Time in ns of each of those instructions, -1 where none is known, in the same order, in larger parts.
+
+        An instruction ran at the last moment that is known before it; a moment may begin some instructions before the
+        block it is at.
+        """
+        seq, t, before = self._moments(thread)
+        row, now, block, instruction = 0, -1, 0, 0
+        for part in self.flow(thread):
+            blocks = np.concatenate([self.list[self.starts[path]:self.starts[path + 1]] for path in part]
+                                    or [np.zeros(0, np.int32)])
+            # where each block begins, counted in instructions of the thread; moments in the same numbers
+            begins = instruction + np.concatenate(([0], np.cumsum(self.instructions[blocks], dtype=np.int64)))
+            last = int(np.searchsorted(seq, block + len(blocks), side="right"))
+            places = begins[seq[row:last] - block] - before[row:last]
+            times = np.full(int(begins[-1]) - instruction, now, np.int64)
+            bounds = np.append(np.clip(places, instruction, begins[-1]), begins[-1]) - instruction
+            for index, moment in enumerate(t[row:last]):
+                times[bounds[index]:] = moment if bounds[index] < len(times) else times[bounds[index]:]
+            yield times
+            kept = last
+            while kept > row and seq[kept - 1] == block + len(blocks):
+                kept -= 1  # the next part's first block: they are looked at again there, for what they say of it
+            now = int(t[last - 1]) if last > row and not before[last - 1] else now
+            now = int(times[-1]) if len(times) else now
+            row, block, instruction = kept, block + len(blocks), int(begins[-1])
+
+    def _moments(self, thread: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+        """The thread's clock: seq, time in ns, and how many instructions before that block it begins."""
+        found = [pq.read_table(path, columns=["seq", "t", "before"], filters=[("thread", "=", thread)])
+                 for path in table_files(self.bundle.tables / "clock")]
+        table = pa.concat_tables(found)
+        return (_numbers(table["seq"], np.int64), _numbers(table["t"], np.int64),
+                _numbers(table["before"].fill_null(0), np.int32))
+
 
 def instruction_hash(bundle: Bundle, thread: int) -> tuple[int, int]:
     """How many instructions a thread executed, and an order-sensitive hash of their addresses, from the tables.

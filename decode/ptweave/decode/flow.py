@@ -107,9 +107,9 @@ class _Decode:
         self.report = report
         self.progress = progress
         self.files = files
-        self.assembler = Assembler(part_rows=part_rows)
         self.code = Code(read_sideband(bundle.sideband), bundle.images)
         self.threads = plan(bundle, read_sideband(bundle.sideband))
+        self.assembler = Assembler(interleaved=any(thread.of_cpu for thread in self.threads), part_rows=part_rows)
 
     def run(self, range_bytes: int) -> None:
         report = self.report
@@ -220,7 +220,7 @@ class _Decode:
 
     def _write_threads(self) -> None:
         rows = []
-        sizes = {thread.number: thread.size for thread in self.threads}
+        sizes = {thread.number: thread.size for thread in self.threads if not thread.of_cpu}
         for number in sorted(sizes.keys() | self.assembler.threads.keys()):
             totals = self.assembler.threads.get(number, Totals())
             rows.append({"thread": number, "trace_bytes": sizes.get(number, 0), "instructions": totals.instructions,

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import Any
@@ -85,20 +86,35 @@ def after_end(thread: Thread) -> Gap:
     return Gap(GapKind.TRUNCATED, thread.end, thread.size - thread.end, "bytes after the trace's orderly end")
 
 
-def table(rows: Any, missing: list[Mapping]) -> pa.Table:
-    """The gaps of one step; `missing` are the mappings without code in the space they happened in."""
+def table(rows: Any, missing: Callable[[int], list[Mapping]]) -> pa.Table:
+    """The gaps of one step; `missing` says which mappings have no code in the space that was in force at a time."""
     n = rows.gap_count
+    tsc = array(None, rows.gap_tsc, n, pa.uint64())
     reasons = array(None, rows.gap_reason, n, pa.int32())
     ips = array(None, rows.gap_ip, n, pa.uint64(), rows.valid_gap_ip)
     return pa.table({
         "seq": array(None, rows.gap_seq, n, pa.int64()),
-        "tsc": array(None, rows.gap_tsc, n, pa.uint64()),
+        "tsc": tsc,
         "kind": coded(array(None, rows.gap_kind, n, pa.int8()), FOUND).cast(pa.string()),
         "bytes": array(None, rows.gap_bytes, n, pa.int64()),
         "offset": array(None, rows.gap_offset, n, pa.uint64()),
         "ip": ips,
-        "detail": _details(reasons.to_numpy(), np.asarray(ips.fill_null(0)), missing).cast(pa.string()),
+        "detail": _all_details(reasons.to_numpy(), np.asarray(ips.fill_null(0)), tsc.to_numpy(), missing),
     })
+
+
+def _all_details(reasons: npt.NDArray[np.int32], ips: npt.NDArray[np.uint64], tsc: npt.NDArray[np.uint64],
+                 missing: Callable[[int], list[Mapping]]) -> pa.Array:
+    """What exactly, for each gap: those of one space at once."""
+    groups: dict[int, tuple[list[Mapping], list[int]]] = {}
+    for row, time in enumerate(tsc.tolist()):
+        found = missing(time)
+        groups.setdefault(id(found), (found, []))[1].append(row)
+    texts: list[str] = [""] * len(tsc)
+    for found, rows in groups.values():
+        for row, text in zip(rows, _details(reasons[rows], ips[rows], found).to_pylist(), strict=True):
+            texts[row] = text
+    return pa.array(texts, pa.string())
 
 
 def _details(reasons: npt.NDArray[np.int32], ips: npt.NDArray[np.uint64], missing: list[Mapping]) -> pa.Array:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import stat
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,10 @@ import pyarrow.compute as pc
 
 from ptweave.data.bundle import Bundle
 from ptweave.data.sideband import SidebandKind
+
+
+NAME = re.compile(r"(cpu-)?[0-9]{1,9}")
+"""Names of traces without their suffix."""
 
 
 @dataclass(frozen=True)
@@ -32,11 +37,25 @@ class Lost:
     offset: int
     size: int
     detail: str
+    clean: bool = False  # tracing was off there: no packet was cut in two, what follows can be gone on with
+
+
+@dataclass(frozen=True)
+class Switch:
+    """From `tsc` on a trace is of `thread` (None: nobody's who is asked for) in (`space`, `epoch`)."""
+
+    tsc: int
+    thread: int | None
+    space: int
+    epoch: int
 
 
 @dataclass
 class Thread:
-    """One thread's trace. `size` is the file's, `end` where the packets end: before it only if it ended orderly."""
+    """One thread's trace, or a processor's: then `number` is -1, and its switches say whose it is when.
+
+    `size` is the file's, `end` where the packets end: before it only if it ended orderly.
+    """
 
     number: int
     path: Path
@@ -45,6 +64,10 @@ class Thread:
     finish: int | None = None
     slices: list[Slice] = field(default_factory=list)
     lost: list[Lost] = field(default_factory=list)
+
+    @property
+    def of_cpu(self) -> bool:
+        return self.number < 0
 
     @property
     def end(self) -> int:
@@ -58,24 +81,55 @@ class _Notes:
     slices: list[tuple[int, int, int]] = field(default_factory=list)  # offset, space, epoch
     lost: list[Lost] = field(default_factory=list)
     finish: int | None = None
+    first: tuple[int, int] | None = None  # space and epoch of the first switch
+
+
+def switches_of(sideband: pa.Table) -> dict[str, list[Switch]]:
+    """The switches of each trace that has any, by time; its name is that of its file."""
+    rows = sideband.filter(pc.equal(sideband["kind"], SidebandKind.SWITCH.value)).select(
+        ["tsc", "thread", "space", "epoch", "cpu"])
+    found: dict[str, list[Switch]] = {}
+    for tsc, thread, space, epoch, cpu in zip(*(column.to_pylist() for column in rows.columns), strict=True):
+        stem = _stem(thread, cpu)
+        if stem is not None:
+            found.setdefault(stem, []).append(Switch(tsc, thread, space, epoch or 0))
+    for switches in found.values():
+        switches.sort(key=lambda switch: switch.tsc)
+    return found
+
+
+def _stem(thread: int | None, cpu: int | None) -> str | None:
+    if cpu is not None:
+        return f"cpu-{cpu}" if cpu >= 0 else None
+    return str(thread) if thread is not None and thread >= 0 else None
 
 
 def plan(bundle: Bundle, sideband: pa.Table) -> list[Thread]:
-    """All threads that the sideband or the trace folder know, in order of their numbers."""
+    """All threads that the sideband or the trace folder know, in order of their numbers; then the processors."""
     notes = _notes(sideband)
+    cpus = {stem for stem in notes if stem.startswith("cpu-")}
     for path in bundle.trace.glob("*.pt"):
-        if path.stem.isascii() and path.stem.isdigit() and int(path.stem) < 1 << 31:
-            notes.setdefault(int(path.stem), _Notes())
-    return [_thread(number, bundle.trace / f"{number}.pt", notes[number]) for number in sorted(notes)]
+        if NAME.fullmatch(path.stem):
+            notes.setdefault(path.stem, _Notes())
+            cpus |= {path.stem} & {path.stem if path.stem.startswith("cpu-") else ""}
+    for stem, switches in switches_of(sideband).items():
+        notes.setdefault(stem, _Notes()).first = (switches[0].space, switches[0].epoch)
+    return [_thread(stem, bundle.trace / f"{stem}.pt", notes[stem]) for stem in sorted(notes, key=_order)
+            if not (cpus and stem.isdigit() and not (bundle.trace / f"{stem}.pt").exists())]
 
 
-def _notes(sideband: pa.Table) -> dict[int, _Notes]:
+def _order(stem: str) -> tuple[bool, int]:
+    return stem.startswith("cpu-"), int(stem.removeprefix("cpu-"))
+
+
+def _notes(sideband: pa.Table) -> dict[str, _Notes]:
     kinds = [SidebandKind.THREAD, SidebandKind.SLICE, SidebandKind.LOST, SidebandKind.FINISH]
     rows = sideband.filter(pc.is_in(sideband["kind"], pa.array([kind.value for kind in kinds])))
-    notes: dict[int, _Notes] = {}
+    notes: dict[str, _Notes] = {}
     for row in rows.to_pylist():
-        if row["thread"] is not None and row["thread"] >= 0:
-            _note(notes.setdefault(row["thread"], _Notes()), row)
+        stem = _stem(row["thread"], row["cpu"])
+        if stem is not None:
+            _note(notes.setdefault(stem, _Notes()), row)
     return notes
 
 
@@ -84,13 +138,16 @@ def _note(notes: _Notes, row: dict[str, Any]) -> None:
     if row["kind"] == SidebandKind.SLICE:
         notes.slices.append((offset, row["space"], row["epoch"] or 0))
     elif row["kind"] == SidebandKind.LOST:
-        notes.lost.append(Lost(offset, row["size"] or 0, row["detail"] or "packets were lost"))
+        notes.lost.append(Lost(offset, row["size"] or 0, row["detail"] or "packets were lost",
+                               row["value"] == 1))
     elif row["kind"] == SidebandKind.FINISH:
         notes.finish = offset
 
 
-def _thread(number: int, path: Path, notes: _Notes) -> Thread:
-    thread = Thread(number, path, finish=notes.finish, lost=sorted(notes.lost, key=lambda lost: lost.offset))
+def _thread(stem: str, path: Path, notes: _Notes) -> Thread:
+    if notes.first is not None and not notes.slices:
+        notes.slices = [(0, *notes.first)]
+    thread = Thread(int(stem) if stem.isdigit() else -1, path, finish=notes.finish, lost=sorted(notes.lost, key=lambda lost: lost.offset))
     try:
         status = path.lstat()
     except OSError:
@@ -107,7 +164,7 @@ def _slices(thread: Thread, starts: list[tuple[int, int, int]]) -> list[Slice]:
     where: tuple[int | None, int] = (None, 0)
     marks: list[tuple[int, tuple[int | None, int] | None]] = [(offset, (space, epoch))
                                                               for offset, space, epoch in starts]
-    marks += [(lost.offset, None) for lost in thread.lost]
+    marks += [(lost.offset, None) for lost in thread.lost if not lost.clean]
     slices: list[Slice] = []
     begin = 0
     for offset, new in sorted(marks, key=lambda mark: mark[0]):

@@ -15,6 +15,7 @@ import json
 import mmap
 import os
 import stat
+from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
@@ -33,7 +34,7 @@ from ptweave.decode import _ipt, gaps
 from ptweave.decode._ipt import ffi, lib
 from ptweave.decode.columns import array
 from ptweave.decode.images import Code, Mapping
-from ptweave.decode.plan import Thread
+from ptweave.decode.plan import Switch, Thread, switches_of
 from ptweave.decode.ranges import Range, cut, opened
 
 FORMAT = 1
@@ -135,7 +136,7 @@ def _something(packets: mmap.mmap, begin: int, end: int) -> bool:
 
 _LISTS: dict[str, pa.DataType] = {
     "flow": pa.int32(),
-    "clock_seq": pa.int64(), "clock_tsc": pa.uint64(),
+    "clock_seq": pa.int64(), "clock_tsc": pa.uint64(), "clock_before": pa.int32(),
     "event_seq": pa.int64(), "event_tsc": pa.uint64(), "event_kind": pa.int8(), "event_ip": pa.uint64(),
     "event_target": pa.uint64(), "event_offset": pa.uint64(), "event_detail": pa.int64(), "event_size": pa.int8(),
     "event_update": pa.uint8(), "event_lost_mtc": pa.uint32(), "event_lost_cyc": pa.uint32(),
@@ -182,7 +183,7 @@ class Key:
                            remedy="record the run again") from error
         library = Path(_ipt.__file__).stat()
         manifest = bundle.manifest
-        processor = asdict(manifest.cpu) | {"engine": manifest.engine, "ticks": manifest.ticks,
+        processor = asdict(manifest.cpu) | {"engine": manifest.engine, "ticks": manifest.ticks, "exact_time": manifest.exact_time,
                                             "filters": [asdict(entry) for entry in manifest.filters]}
         return cls(FORMAT, chosen(decoder).value, _functions(decoder).version,
                    f"{library.st_size} {library.st_mtime_ns}", sideband, _images(bundle.images),
@@ -318,6 +319,35 @@ class _Sections:
         return self._numbers[key]
 
 
+class _Switches:
+    """What runs in a trace from which time on, in libipt's terms. `all` is empty where its slices say that."""
+
+    def __init__(self, switches: list[Switch], sections: _Sections, missing: list[Mapping]) -> None:
+        self.all = switches
+        self._missing = [missing]
+        self._which = [0] * len(switches)
+        self._spaces: list[Any] = []
+        known: dict[tuple[int, int], int] = {}
+        for index, switch in enumerate(switches):
+            key = (switch.space, switch.epoch)
+            if key not in known:
+                space, lacking = sections.space(*key)
+                self._spaces.append(space)
+                self._missing.append(lacking)
+                known[key] = len(self._spaces)
+            self._which[index] = known[key]
+        self.handle = ffi.new("struct ptd_switch[]", [
+            {"tsc": switch.tsc, "space": self._spaces[which - 1], "thread": -1 if switch.thread is None else
+             switch.thread} for switch, which in zip(switches, self._which, strict=True)])
+
+    def missing(self, tsc: int) -> list[Mapping]:
+        """The mappings without code in the space that was in force at that time."""
+        if not self.all:
+            return self._missing[0]
+        at = bisect_right(self.all, tsc, key=lambda switch: switch.tsc) - 1
+        return self._missing[self._which[max(at, 0)]]
+
+
 @dataclass
 class _Sums:
     """What a task has come to so far: what the next range of it goes on from."""
@@ -341,6 +371,7 @@ class Decoding:
         self._functions = _functions(decoder)
         self._sections = _Sections(self.code)
         self._cpu = _cpu(bundle.manifest)
+        self._switches = switches_of(read_sideband(bundle.sideband))
         self._rows: Any = None
 
     def run(self, task: Task, file: Path, moved: Callable[[int], None] = lambda done: None) -> None:
@@ -382,11 +413,13 @@ class Decoding:
     def _range(self, writer: _Writer, tables: Any, task: Task, part: Range, packets: mmap.mmap, sums: _Sums,
                moved: Callable[[int], None]) -> None:
         space, missing = self._sections.space(part.space, part.epoch)
+        switches = _Switches(self._switches.get(task.trace.stem, []), self._sections, missing)
         progress = ffi.new("struct ptd_progress *")
         with ffi.from_buffer("uint8_t[]", packets) as whole:
             where = ffi.new("struct ptd_slice *", {
                 "packets": whole + part.begin, "size": part.end - part.begin, "offset": part.begin,
-                "seq": sums.seq, "tsc": sums.tsc, "has_stop": part.stop is not None, "stop_ip": part.stop or 0})
+                "seq": sums.seq, "tsc": sums.tsc, "has_stop": part.stop is not None, "stop_ip": part.stop or 0,
+                "switches": switches.handle, "switch_count": len(switches.all)})
             made = ffi.new("struct ptd_decoder **")
             _check(self._functions.create(tables, space, self._cpu, where, made), task)
             decoder = own(made[0], self._functions.destroy)
@@ -394,7 +427,7 @@ class Decoding:
             while more:
                 rows = self._rows = self._rows or own(lib.ptd_rows_create(STEP_ROWS), lib.ptd_rows_destroy)
                 more = _check(self._functions.step(decoder, rows), task)
-                writer.write(_columns(rows, missing, sums))
+                writer.write(_columns(rows, switches, sums))
                 lib.ptd_rows_clear(rows)
                 self._functions.progress(decoder, progress)
                 done = part.begin + progress.offset
@@ -411,7 +444,7 @@ class Decoding:
         sums.off, sums.off_ip = bool(progress.off), progress.off_ip
 
 
-def _columns(rows: Any, missing: list[Mapping], sums: _Sums) -> dict[str, pa.Array]:
+def _columns(rows: Any, switches: _Switches, sums: _Sums) -> dict[str, pa.Array]:
     """A step's rows; they borrow the memory of `rows` but for gaps."""
     counts = {"flow": rows.flow_count, "clock": rows.clock_count, "event": rows.event_count, "gap": rows.gap_count}
     columns = {"flow": array(rows, rows.flow_path, rows.flow_count, pa.int32())}
@@ -420,7 +453,7 @@ def _columns(rows: Any, missing: list[Mapping], sums: _Sums) -> dict[str, pa.Arr
             valid = getattr(rows, f"valid_{name}") if name in _NULLABLE else None
             columns[name] = array(rows, getattr(rows, name), counts[name.split("_")[0]], kind, valid)
     if rows.gap_count:
-        found = gaps.table(rows, missing)
+        found = gaps.table(rows, switches.missing)
         columns |= {f"gap_{name}": found[name].combine_chunks() for name in found.column_names}
     for number in range(rows.piece_count):
         piece = {name: int(getattr(rows, f"piece_{name}")[number]) for name in PIECE}
@@ -470,6 +503,7 @@ def _cpu(manifest: Manifest) -> Any:
         if manifest.engine == "intel_pt" and known.vendor == "GenuineIntel":
             cpu.intel = 1
             cpu.family, cpu.model, cpu.stepping = known.family, known.model, known.stepping
+        cpu.exact_time = manifest.exact_time
         cpu.mtc_freq, cpu.nom_freq = known.mtc_freq, known.nom_freq
         cpu.cpuid_0x15_ebx, cpu.cpuid_0x15_eax = known.tsc_ratio
         cpu.ticks = manifest.ticks

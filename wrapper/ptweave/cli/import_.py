@@ -17,13 +17,14 @@ SUMMARY = "make a run bundle from another tool's recording"
 EXAMPLES = """\
   ptweave import raw --pt trace.pt --image a.out@0x555555554000 --cpu 6/94/3
   ptweave import lldb trace.json -o run.ptw
+  ptweave import perf perf.data --symfs sysroot/
   ptweave decode run.ptw && ptweave dump run.ptw
 
 `ptweave import FORMAT --help` says what a format takes. Exit status: 0 done; 1 done, but something is missing (a
 line says what); 2 the recording cannot be read.
 """
 
-FORMATS = ("raw", "lldb")
+FORMATS = ("raw", "lldb", "perf")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

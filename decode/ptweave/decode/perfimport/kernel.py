@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: MIT
+"""Where the kernel's code was, and where to get it: a copy of kcore, or vmlinux moved to where the kernel ran."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from ptweave.data.errors import BadInput
+from ptweave.decode.elf import PF_X, PT_LOAD, SHT_SYMTAB, BadElf, Elf, text_at
+from ptweave.decode.perfdata.records import Mmap
+from ptweave.decode.perfimport.files import Store
+
+SPLIT = 1 << 63
+"""Addresses from here on are the kernel's."""
+
+KALLSYMS = "[kernel.kallsyms]"
+SYMBOL = 24
+
+
+@dataclass(frozen=True)
+class KernelMap:
+    """Kernel code at an address; `image` is None when there is no code to be had."""
+
+    start: int
+    size: int
+    offset: int
+    path: str
+    image: str | None
+
+
+def kernel_maps(records: list[Mmap], store: Store, *, kcore: Path | None, vmlinux: Path | None) -> list[KernelMap]:
+    """The kernel's maps. Raises BadInput when a file the user named cannot be used."""
+    recorded = [KernelMap(record.start, min(record.size, (1 << 64) - 2 - record.start), 0, record.path, None)
+                for record in records if record.start >= SPLIT and record.size]
+    if kcore is not None:
+        return recorded + _segments(kcore, store, 0)
+    if vmlinux is not None:
+        return recorded + _segments(vmlinux, store, _slide(vmlinux, records))
+    return recorded
+
+
+def _open(path: Path) -> Elf:
+    try:
+        return Elf.open(path)
+    except BadElf as error:
+        raise BadInput(f"is no ELF file with kernel code ({error})", where=str(path),
+                       remedy="give a copy of /proc/kcore, or a vmlinux") from error
+
+
+def _segments(path: Path, store: Store, slide: int) -> list[KernelMap]:
+    elf = _open(path)
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            name = store.keep(fd)
+        finally:
+            os.close(fd)
+    except OSError as error:
+        raise BadInput(f"cannot be copied ({error.strerror})", where=str(path), remedy="give a smaller file") from error
+    found = []
+    for segment in elf.segments:
+        start = segment.address + slide & (1 << 64) - 1
+        size = min(segment.size, (1 << 64) - 2 - start)
+        if segment.type == PT_LOAD and segment.flags & PF_X and start >= SPLIT and size > 0:
+            found.append(KernelMap(start, size, segment.offset, str(path), name))
+    return found
+
+
+def _slide(path: Path, records: list[Mmap]) -> int:
+    """How far the kernel was moved: the map of its text is named after a symbol, and says where that was."""
+    for record in records:
+        if record.path.startswith(KALLSYMS) and len(record.path) > len(KALLSYMS) and record.offset:
+            value = _symbol(_open(path), record.path[len(KALLSYMS):])
+            if value is not None:
+                return record.offset - value
+    return 0
+
+
+def _symbol(elf: Elf, name: str) -> int | None:
+    wanted = name.encode()
+    for section in elf.sections:
+        if section.type != SHT_SYMTAB or not elf.is_64 or not 0 < section.link < len(elf.sections):
+            continue
+        try:
+            table, strings = elf.bytes_of(section), bytes(elf.bytes_of(elf.sections[section.link]))
+        except BadElf:
+            continue
+        at = strings.find(b"\0" + wanted + b"\0") + 1
+        if not at:
+            continue
+        for position in range(0, len(table) - SYMBOL + 1, SYMBOL):
+            if int.from_bytes(table[position:position + 4], "little") == at:
+                return int.from_bytes(table[position + 8:position + 16], "little")
+        names = range(0, len(table) - SYMBOL + 1, SYMBOL)
+        for position in names:  # a name may be the end of a longer one
+            if text_at(strings, int.from_bytes(table[position:position + 4], "little"), 256) == name:
+                return int.from_bytes(table[position + 8:position + 16], "little")
+    return None

@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Packets and flow, side by side.
+ *
+ * libipt decodes ahead and tells one time a query. When exactly a time holds is known from the packets: the branch
+ * that used the first bit of a TNT, or a TIP, ran when that packet was written; what came before it ran after the
+ * packet before. So each block is held against the packets it used. Where the two do not go together (after errors
+ * of which libipt knows more) nothing is said about time until the next PSB.
+ *
+ * A moment that is a branch's is marked so: it holds from the last instruction of the block before it.
+ */
+#include "pace.h"
+
+#include <string.h>
+
+int ptd_pace_init(struct ptd_pace *pace, const struct pt_config *config, const struct ptd_cpu *cpu)
+{
+    memset(pace, 0, sizeof *pace);
+    return ptd_timer_init(&pace->timer, config, cpu);
+}
+
+void ptd_pace_deinit(struct ptd_pace *pace)
+{
+    ptd_timer_deinit(&pace->timer);
+}
+
+/* ---- moments ---- */
+
+static void say(struct ptd_pace *pace, struct ptd_rows *rows, int64_t next, int32_t before, uint64_t time)
+{
+    if (!time || (pace->said && time == pace->now))
+        return;
+    pace->now = time;
+    pace->said = true;
+    ptd_rows_moment(rows, next, time, before);
+}
+
+static void go_on_to(struct ptd_pace *pace, struct ptd_rows *rows, int64_t next, int32_t before, uint64_t time)
+{
+    if (time > pace->now)
+        say(pace, rows, next, before, time);
+}
+
+/* Time goes on to that of the packets read so far. */
+static void go_on(struct ptd_pace *pace, struct ptd_rows *rows, int64_t next, int32_t before)
+{
+    go_on_to(pace, rows, next, before, pace->timer.time);
+}
+
+/* A PSB is at the time of its TSC, whatever was estimated before. */
+static void go_on_by_psb(struct ptd_pace *pace, struct ptd_rows *rows, int64_t next, int32_t before)
+{
+    go_on_to(pace, rows, next, before, pace->timer.tsc ? pace->timer.tsc : pace->timer.time);
+}
+
+/* The same, where a time may be long ago: what ran since is worth half a tick of the bus clock an instruction. */
+static void guess(struct ptd_pace *pace, struct ptd_rows *rows, int64_t next, int32_t before)
+{
+    uint64_t more = pace->since << 1;
+    if (pace->timer.cbr && pace->timer.nominal)
+        more = more * pace->timer.nominal / pace->timer.cbr;
+    if (pace->timer.time)
+        say(pace, rows, next, before, pace->timer.time + more);
+}
+
+/* ---- packets ---- */
+
+static void settle(struct ptd_pace *pace, int64_t next)
+{
+    pace->since += pace->walked;
+    pace->walked = 0;
+    pace->mark = next;
+    pace->behind_count = 0;
+}
+
+static void use(struct ptd_pace *pace, int64_t next)
+{
+    pace->held = false;
+    settle(pace, next);
+}
+
+/* Index of the instruction at `ip` in a block; its number of instructions when none is there. */
+static uint32_t index_of(struct ptd_walker *walker, const struct ptd_pace_block *block, uint64_t ip)
+{
+    uint8_t lengths[UINT16_MAX];
+    struct ptd_walk walk;
+    uint64_t at = block->ip;
+    if (ip == at)
+        return 0;
+    ptd_walker_walk(walker, block->ip, (enum pt_exec_mode)block->mode, block->instructions, lengths, &walk);
+    for (uint32_t i = 0; i < walk.instructions; i++) {
+        if (at == ip)
+            return i;
+        at += lengths[i];
+    }
+    return block->instructions;
+}
+
+/* A PSB in mid-stream: what runs from where it says that execution stood on runs then. */
+static void pass_psb(struct ptd_pace *pace, struct ptd_rows *rows)
+{
+    uint64_t ip = pace->timer.psb_ip, walked = 0;
+    for (uint32_t i = 0; pace->timer.psb_has_ip && i < pace->behind_count; i++) {
+        const struct ptd_pace_block *block = &pace->behind[i];
+        if (ip < block->ip || ip > block->end_ip)
+            continue;
+        uint32_t index = index_of(pace->walker, block, ip);
+        if (index == block->instructions)
+            continue;
+        for (uint32_t later = i + 1; later < pace->behind_count; later++)
+            walked += pace->behind[later].instructions;
+        pace->walked = walked + block->instructions - index;
+        go_on_by_psb(pace, rows, index ? block->next : block->next - 1, (int32_t)(index ? block->instructions - index : 0));
+        return;
+    }
+    pace->since += pace->timer.stamped ? 0 : pace->walked;
+    pace->walked = 0;
+    go_on_by_psb(pace, rows, pace->behind_count ? pace->behind[pace->behind_count - 1].next : pace->mark, 0);
+}
+
+/* The next packet; those that only say something about time are used on the way. */
+static enum ptd_step peek(struct ptd_pace *pace, struct ptd_rows *rows)
+{
+    while (!pace->held) {
+        pace->timer.stamped = false;
+        enum ptd_step step = ptd_timer_next(&pace->timer);
+        if (pace->timer.stamped)
+            pace->since = 0;
+        if (step == PTD_STEP_PSB) {
+            pass_psb(pace, rows);
+        } else if (step == PTD_STEP_CBR) {
+            go_on(pace, rows, pace->mark, 0);
+        } else if (step == PTD_STEP_FUP && pace->timer.fup_wanted) {
+            pace->timer.fup_wanted = false;
+            go_on(pace, rows, pace->mark, 0);
+        } else {
+            pace->held = true;
+        }
+    }
+    return pace->timer.step;
+}
+
+/* Use the next packet if it is a `wanted` one. */
+static bool take(struct ptd_pace *pace, struct ptd_rows *rows, enum ptd_step wanted, int64_t next)
+{
+    if (peek(pace, rows) != wanted)
+        return false;
+    use(pace, next);
+    return true;
+}
+
+/* Whether the IP packet read last leads into user space for sure. */
+static bool leads_to_user(const struct pt_packet *packet)
+{
+    const struct pt_packet_ip *ip = &packet->payload.ip;
+    return (ip->ipc == pt_ipc_sext_48 && !(ip->ip >> 47 & 1)) || (ip->ipc == pt_ipc_full && !(ip->ip >> 63));
+}
+
+/* ---- blocks ---- */
+
+static void use_bit(struct ptd_pace *pace, struct ptd_rows *rows, int64_t next)
+{
+    if (pace->bits) {
+        pace->bits--;
+        settle(pace, next);
+        return;
+    }
+    if (!take(pace, rows, PTD_STEP_TNT, next)) {
+        pace->adrift = true;
+        return;
+    }
+    uint8_t count = pace->timer.packet.payload.tnt.bit_size;
+    pace->bits = count ? count - 1u : 0;
+    go_on(pace, rows, next, 1);
+}
+
+static void use_tip(struct ptd_pace *pace, struct ptd_rows *rows, const struct ptd_pace_block *block)
+{
+    if (take(pace, rows, PTD_STEP_TIP, block->next)) {
+        if (block->ip >> 63 && leads_to_user(&pace->timer.packet))
+            guess(pace, rows, block->next, 1);
+        else
+            go_on(pace, rows, block->next, 1);
+    } else if (take(pace, rows, PTD_STEP_PGD, block->next)) {
+        go_on(pace, rows, block->next, 1);
+    } else if (pace->timer.step != PTD_STEP_OVF && pace->timer.step != PTD_STEP_END) {
+        pace->adrift = true;
+    }
+}
+
+void ptd_pace_block(struct ptd_pace *pace, struct ptd_rows *rows, struct ptd_walker *walker,
+                    const struct ptd_pace_block *block)
+{
+    pace->walker = walker;
+    pace->walked += block->instructions;
+    if (pace->behind_count == PTD_PACE_BLOCKS) /* the oldest is of no use any more */
+        memmove(pace->behind, pace->behind + 1, --pace->behind_count * sizeof *pace->behind);
+    pace->behind[pace->behind_count++] = *block;
+    if (pace->adrift)
+        return;
+    switch (block->last) {
+    case PTD_COND_JUMP:
+        use_bit(pace, rows, block->next);
+        break;
+    case PTD_RETURN:
+        if (pace->bits || peek(pace, rows) == PTD_STEP_TNT)
+            use_bit(pace, rows, block->next);
+        else
+            use_tip(pace, rows, block);
+        break;
+    case PTD_IND_JUMP:
+    case PTD_IND_CALL:
+    case PTD_SYSCALL:
+    case PTD_FAR:
+        use_tip(pace, rows, block);
+        break;
+    default:
+        break;
+    }
+}
+
+/* ---- events ---- */
+
+static void use_power(struct ptd_pace *pace, struct ptd_rows *rows, enum ptd_step step, int64_t next)
+{
+    while (take(pace, rows, step, next)) {
+        go_on(pace, rows, next, 0);
+        if (!pace->timer.fup_wanted)
+            break;
+        (void)peek(pace, rows); /* its FUP */
+    }
+}
+
+static void overflow(struct ptd_pace *pace, struct ptd_rows *rows, int64_t next)
+{
+    while (peek(pace, rows) != PTD_STEP_OVF && pace->timer.step != PTD_STEP_END)
+        use(pace, next);
+    use(pace, next);
+    pace->bits = 0;
+    pace->adrift = false;
+    pace->since = 0;
+    guess(pace, rows, next, 0);
+    if (take(pace, rows, PTD_STEP_FUP, next))
+        guess(pace, rows, next, 0);
+}
+
+void ptd_pace_event(struct ptd_pace *pace, struct ptd_rows *rows, const struct pt_event *event, int64_t next)
+{
+    if (event->status_update)
+        return;
+    if (event->type == ptev_overflow) {
+        overflow(pace, rows, next);
+        return;
+    }
+    if (pace->adrift)
+        return;
+    switch (event->type) {
+    case ptev_enabled:
+        pace->adrift = !take(pace, rows, PTD_STEP_PGE, next);
+        if (pace->adrift)
+            break;
+        if (event->variant.enabled.ip >> 63)
+            go_on(pace, rows, next, 0);
+        else
+            guess(pace, rows, next, 0);
+        break;
+    case ptev_disabled:
+        if (take(pace, rows, PTD_STEP_PGD, next)) /* unless a branch used it */
+            go_on(pace, rows, next, 0);
+        break;
+    case ptev_async_disabled:
+        pace->adrift = !take(pace, rows, PTD_STEP_FUP, next) || !take(pace, rows, PTD_STEP_PGD, next);
+        if (!pace->adrift)
+            go_on(pace, rows, next, 0);
+        break;
+    case ptev_async_branch:
+        pace->adrift = !take(pace, rows, PTD_STEP_FUP, next) || !take(pace, rows, PTD_STEP_TIP, next);
+        if (!pace->adrift)
+            go_on(pace, rows, next, 0);
+        break;
+    case ptev_tsx:
+        pace->adrift = !take(pace, rows, PTD_STEP_TSX, next) ||
+                       (!event->variant.tsx.aborted && !take(pace, rows, PTD_STEP_FUP, next));
+        if (!pace->adrift && !event->variant.tsx.aborted)
+            go_on(pace, rows, next, 0);
+        break;
+    case ptev_ptwrite:
+        use_power(pace, rows, PTD_STEP_PTW, next);
+        break;
+    case ptev_exstop:
+    case ptev_mwait:
+    case ptev_pwre:
+    case ptev_pwrx:
+        use_power(pace, rows, PTD_STEP_POWER, next);
+        break;
+    default:
+        break;
+    }
+}
+
+void ptd_pace_sync(struct ptd_pace *pace, struct ptd_rows *rows, uint64_t offset, int64_t next)
+{
+    pace->timer.stamped = false;
+    ptd_timer_skip(&pace->timer, offset);
+    ptd_timer_begin(&pace->timer);
+    if (pace->timer.stamped)
+        pace->since = 0;
+    pace->held = pace->adrift = false;
+    pace->bits = 0;
+    pace->walked = 0;
+    pace->mark = next;
+    pace->behind_count = 0;
+    go_on_by_psb(pace, rows, next, 0);
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT */
+/* Which instruction ran when: packets and flow, side by side. */
+#ifndef PTD_PACE_H
+#define PTD_PACE_H
+
+#include "columns.h"
+#include "timer.h"
+#include "walker.h"
+
+/* Blocks without a packet that are remembered, to find where in them a PSB was. */
+enum { PTD_PACE_BLOCKS = 32 };
+
+/* A block that was executed, as far as time is concerned. */
+struct ptd_pace_block {
+    int64_t next; /* ordinal of the block after it */
+    uint64_t ip;
+    uint64_t end_ip; /* of its last instruction */
+    uint32_t instructions;
+    uint8_t mode; /* enum pt_exec_mode */
+    enum ptd_class last;
+};
+
+/*
+ * The time of what has been executed so far. A moment is known where a packet is used: by the branch that ends a
+ * block, or by an event between two blocks.
+ */
+struct ptd_pace {
+    struct ptd_timer timer;
+    uint64_t now;    /* of the instruction executed last; 0: not known */
+    uint64_t since;  /* instructions since a timing packet, up to the packet used last */
+    uint64_t walked; /* instructions since the packet used last */
+    int64_t mark;    /* ordinal of the first block after the packet used last */
+    uint32_t bits;   /* of a TNT, not used yet */
+    bool held;       /* the timer's packet is not used yet */
+    bool adrift;     /* packets and flow do not go together: from the next PSB on they do again */
+    bool said;       /* a moment has been written */
+    uint32_t behind_count;
+    struct ptd_pace_block behind[PTD_PACE_BLOCKS]; /* since the packet used last */
+    struct ptd_walker *walker; /* of the code being executed */
+};
+
+/* Returns 0 or -ENOMEM; deinit also takes one whose init failed. */
+int ptd_pace_init(struct ptd_pace *pace, const struct pt_config *config, const struct ptd_cpu *cpu);
+void ptd_pace_deinit(struct ptd_pace *pace);
+
+/* Decoding begins at the PSB at `offset`, before the block `next`. */
+void ptd_pace_sync(struct ptd_pace *pace, struct ptd_rows *rows, uint64_t offset, int64_t next);
+
+/* A block was executed; `walker` knows its code. */
+void ptd_pace_block(struct ptd_pace *pace, struct ptd_rows *rows, struct ptd_walker *walker,
+                    const struct ptd_pace_block *block);
+
+/* An event took place before the block `next`. */
+void ptd_pace_event(struct ptd_pace *pace, struct ptd_rows *rows, const struct pt_event *event, int64_t next);
+
+#endif

@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Time from the packets.
+ *
+ * Between two TSC packets time is an estimate, and others make estimates too: what is estimated here agrees with
+ * `perf script` to the tick, so that the times of a recording do not depend on the tool that reads it. That decides
+ * what the manual leaves open: an estimate that would go back is not used; cycles count from the last TSC or MTC that
+ * came right behind a CYC, or from a change of frequency, at the rate measured up to the next such MTC (or the one CBR
+ * says, when there is none); a TSC behind the estimate leaves the estimate as it is.
+ *
+ * A timer borrows the packets. Not thread-safe.
+ */
+#include "timer.h"
+
+#include "psb.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* A TSC packet has 56 bits: one that goes back by half of them wrapped. */
+#define WRAP (UINT64_C(1) << 56)
+
+/* A rate measured so much above the one CBR says is not believed. */
+static const double RATE_MAX = 1.25;
+
+int ptd_timer_init(struct ptd_timer *timer, const struct pt_config *config, const struct ptd_cpu *cpu)
+{
+    memset(timer, 0, sizeof *timer);
+    timer->begin = config->begin;
+    timer->size = (uint64_t)(config->end - config->begin);
+    timer->mtc_shift = cpu->mtc_freq & 15;
+    timer->ratio_tsc = cpu->cpuid_0x15_ebx;
+    timer->ratio_ctc = timer->ratio_tsc ? cpu->cpuid_0x15_eax : 0;
+    timer->nominal = cpu->nom_freq;
+    timer->packets = pt_pkt_alloc_decoder(config);
+    if (!timer->packets)
+        return -ENOMEM;
+    (void)pt_pkt_sync_set(timer->packets, 0);
+    return 0;
+}
+
+void ptd_timer_deinit(struct ptd_timer *timer)
+{
+    pt_pkt_free_decoder(timer->packets);
+    timer->packets = NULL;
+}
+
+/* ---- the clocks ---- */
+
+static uint64_t crystal_to_tsc(const struct ptd_timer *timer, uint64_t ticks)
+{
+    return ticks / timer->ratio_ctc * timer->ratio_tsc + ticks % timer->ratio_ctc * timer->ratio_tsc / timer->ratio_ctc;
+}
+
+static double rate_by_cbr(const struct ptd_timer *timer, uint32_t cbr)
+{
+    return (double)timer->nominal / cbr;
+}
+
+/* An estimate becomes the time unless it would go back. */
+static void estimate(struct ptd_timer *timer, uint64_t time)
+{
+    if (time >= timer->time)
+        timer->time = time;
+    timer->stamped = true;
+}
+
+/* MTC sends 8 of the bits above its shift; beyond a shift of 8 a TMA does not hold all of them. */
+static uint8_t complete_mtc(uint8_t last, uint8_t mtc, uint32_t shift)
+{
+    uint32_t missing = 1u << (16 - shift), value = last | (mtc & ~(missing - 1));
+    if (value >= mtc)
+        value -= missing;
+    return (uint8_t)value;
+}
+
+static uint64_t mtc_delta(const struct ptd_timer *timer, uint8_t last, uint8_t mtc)
+{
+    return (uint64_t)(mtc > last ? mtc - last : mtc + 256 - last) << timer->mtc_shift;
+}
+
+/*
+ * Cycles and time from this MTC up to the next one that comes right behind a CYC: the rate at which cycles are to be
+ * turned into ticks until then. Stops where time may have stood still.
+ */
+static double measure(const struct ptd_timer *timer)
+{
+    struct pt_packet_decoder *ahead = timer->packets;
+    uint64_t back = timer->offset, cycles = 0, delta = timer->ctc_delta, time = 0, reached = timer->time;
+    uint8_t last = timer->last_mtc;
+    uint32_t cbr = 0;
+    bool after_cyc = true, fixing = timer->mtc_incomplete, found = false, over = false;
+    struct pt_packet packet;
+    while (!found && !over && pt_pkt_next(ahead, &packet, sizeof packet) > 0) {
+        switch (packet.type) {
+        case ppt_pad:
+            continue;
+        case ppt_cyc:
+            cycles += packet.payload.cyc.value;
+            break;
+        case ppt_mtc:
+            if (timer->mtc_shift > 8 && fixing)
+                last = complete_mtc(last, packet.payload.mtc.ctc, timer->mtc_shift);
+            fixing = false;
+            delta += mtc_delta(timer, last, packet.payload.mtc.ctc);
+            last = packet.payload.mtc.ctc;
+            time = timer->ctc_time + crystal_to_tsc(timer, delta);
+            over = time < reached;
+            found = !over && after_cyc;
+            reached = time;
+            break;
+        case ppt_cbr:
+            over = cbr && cbr != packet.payload.cbr.ratio;
+            cbr = packet.payload.cbr.ratio;
+            break;
+        case ppt_tnt_8:
+        case ppt_tnt_64:
+        case ppt_tip_pge:
+        case ppt_tip:
+        case ppt_fup:
+        case ppt_psb:
+        case ppt_psbend:
+        case ppt_pip:
+        case ppt_mode:
+        case ppt_vmcs:
+        case ppt_mnt:
+        case ppt_ptw:
+            break;
+        default:
+            over = true;
+            break;
+        }
+        after_cyc = packet.type == ppt_cyc;
+    }
+    (void)pt_pkt_sync_set(ahead, back);
+    if (!found || over || !cycles)
+        return 0;
+    double rate = (double)(time - timer->time) / (double)cycles;
+    if (!cbr)
+        cbr = timer->cbr;
+    return cbr && rate > rate_by_cbr(timer, cbr) && rate / rate_by_cbr(timer, cbr) > RATE_MAX ? 0 : rate;
+}
+
+static void count_cycles_from_here(struct ptd_timer *timer)
+{
+    timer->cycle_time = timer->time;
+    timer->cycles = 0;
+    timer->ticks_per_cycle = 0;
+}
+
+static void on_tsc(struct ptd_timer *timer, uint64_t tsc)
+{
+    timer->have_tma = false;
+    if (timer->time) {
+        tsc |= timer->time & ~(WRAP - 1);
+        timer->tsc = tsc;
+        if (tsc < timer->time) {
+            if (timer->time - tsc < WRAP / 2)
+                tsc = timer->time;
+            else
+                timer->tsc = tsc += WRAP;
+        }
+    } else {
+        timer->tsc = tsc;
+    }
+    timer->time = tsc;
+    timer->stamped = true;
+    if (timer->after_cyc)
+        count_cycles_from_here(timer);
+}
+
+static void on_tma(struct ptd_timer *timer, uint16_t ctc, uint16_t fast)
+{
+    if (!timer->ratio_ctc)
+        return;
+    timer->last_mtc = (uint8_t)(ctc >> timer->mtc_shift);
+    timer->ctc_time = timer->tsc - fast - crystal_to_tsc(timer, ctc & ((1u << timer->mtc_shift) - 1));
+    timer->ctc_delta = 0;
+    timer->have_tma = timer->mtc_incomplete = true;
+}
+
+static void on_mtc(struct ptd_timer *timer, uint8_t mtc)
+{
+    if (!timer->have_tma)
+        return;
+    if (timer->mtc_shift > 8 && timer->mtc_incomplete) {
+        timer->last_mtc = complete_mtc(timer->last_mtc, mtc, timer->mtc_shift);
+        timer->mtc_incomplete = false;
+    }
+    timer->ctc_delta += mtc_delta(timer, timer->last_mtc, mtc);
+    timer->last_mtc = mtc;
+    estimate(timer, timer->ctc_time + crystal_to_tsc(timer, timer->ctc_delta));
+    if (timer->after_cyc) {
+        count_cycles_from_here(timer);
+        timer->ticks_per_cycle = measure(timer);
+    }
+}
+
+static void on_cyc(struct ptd_timer *timer, uint64_t cycles)
+{
+    timer->cycles += cycles;
+    double rate = timer->ticks_per_cycle;
+    if (rate == 0 && timer->cbr)
+        rate = rate_by_cbr(timer, timer->cbr);
+    if (timer->cycle_time && rate != 0)
+        estimate(timer, (uint64_t)((double)timer->cycle_time + (double)timer->cycles * rate));
+}
+
+/* ---- the packets ---- */
+
+/* Read one packet. False: there is none. */
+static bool read(struct ptd_timer *timer)
+{
+    do {
+        int size = pt_pkt_next(timer->packets, &timer->packet, sizeof timer->packet);
+        if (size <= 0) {
+            timer->have_tma = false;
+            return false;
+        }
+        timer->offset += (uint64_t)size;
+    } while (timer->packet.type == ppt_pad);
+    return true;
+}
+
+static void on_cbr(struct ptd_timer *timer, uint8_t ratio)
+{
+    if (timer->cbr == ratio)
+        return;
+    timer->cbr = ratio;
+    timer->cycle_time = timer->time;
+    timer->cycles = 0;
+}
+
+/* Take the time of the packet read last. */
+static void take_time(struct ptd_timer *timer)
+{
+    const struct pt_packet *packet = &timer->packet;
+    switch (packet->type) {
+    case ppt_tsc:
+        on_tsc(timer, packet->payload.tsc.tsc);
+        break;
+    case ppt_tma:
+        on_tma(timer, packet->payload.tma.ctc, packet->payload.tma.fc);
+        break;
+    case ppt_mtc:
+        on_mtc(timer, packet->payload.mtc.ctc);
+        break;
+    case ppt_cyc:
+        on_cyc(timer, packet->payload.cyc.value);
+        break;
+    case ppt_cbr:
+        on_cbr(timer, packet->payload.cbr.ratio);
+        break;
+    case ppt_stop:
+        timer->have_tma = false;
+        break;
+    default:
+        break;
+    }
+    timer->after_cyc = packet->type == ppt_cyc;
+}
+
+/* Behind a PSB: read to the end of its PSB+. */
+static void read_psb(struct ptd_timer *timer)
+{
+    timer->psb_has_ip = false;
+    while (read(timer)) {
+        take_time(timer);
+        if (timer->packet.type == ppt_fup)
+            timer->psb_has_ip = ptd_first_ip(&timer->packet.payload.ip, &timer->psb_ip);
+        if (timer->packet.type == ppt_psbend || timer->packet.type == ppt_ovf)
+            break;
+    }
+    timer->cbr_said = timer->cbr;
+}
+
+static enum ptd_step step_of(struct ptd_timer *timer)
+{
+    switch (timer->packet.type) {
+    case ppt_tnt_8:
+    case ppt_tnt_64:
+        return PTD_STEP_TNT;
+    case ppt_tip:
+        return PTD_STEP_TIP;
+    case ppt_tip_pge:
+        return PTD_STEP_PGE;
+    case ppt_tip_pgd:
+        return PTD_STEP_PGD;
+    case ppt_fup:
+        return PTD_STEP_FUP;
+    case ppt_ovf:
+        return PTD_STEP_OVF;
+    case ppt_mode:
+        return timer->packet.payload.mode.leaf == pt_mol_tsx ? PTD_STEP_TSX : PTD_STEP_NONE;
+    case ppt_ptw:
+        timer->fup_wanted = timer->packet.payload.ptw.ip;
+        return PTD_STEP_PTW;
+    case ppt_exstop:
+        timer->fup_wanted = timer->packet.payload.exstop.ip;
+        return PTD_STEP_POWER;
+    case ppt_mwait:
+        timer->fup_wanted = true;
+        return PTD_STEP_POWER;
+    case ppt_pwre:
+    case ppt_pwrx:
+        return PTD_STEP_POWER;
+    default:
+        return PTD_STEP_NONE;
+    }
+}
+
+enum ptd_step ptd_timer_next(struct ptd_timer *timer)
+{
+    timer->step = PTD_STEP_NONE;
+    while (timer->step == PTD_STEP_NONE) {
+        if (!read(timer)) {
+            timer->step = PTD_STEP_END;
+            break;
+        }
+        take_time(timer);
+        if (timer->packet.type == ppt_psb) {
+            read_psb(timer);
+            timer->step = timer->packet.type == ppt_psbend ? PTD_STEP_PSB : step_of(timer);
+            continue;
+        }
+        timer->step = step_of(timer);
+        if (timer->step == PTD_STEP_NONE && timer->cbr != timer->cbr_said) {
+            timer->cbr_said = timer->cbr;
+            timer->step = PTD_STEP_CBR;
+        }
+    }
+    return timer->step;
+}
+
+void ptd_timer_skip(struct ptd_timer *timer, uint64_t offset)
+{
+    while (timer->offset < offset && read(timer))
+        take_time(timer);
+    if (timer->offset != offset && pt_pkt_sync_set(timer->packets, offset) >= 0)
+        timer->offset = offset;
+    timer->step = PTD_STEP_NONE;
+    timer->fup_wanted = false;
+}
+
+void ptd_timer_begin(struct ptd_timer *timer)
+{
+    if (read(timer) && timer->packet.type == ppt_psb)
+        read_psb(timer);
+    timer->step = PTD_STEP_NONE;
+}

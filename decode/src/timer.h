@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT */
+/* Time from the packets: TSC, TMA, MTC, CYC and CBR, read in step with the flow. */
+#ifndef PTD_TIMER_H
+#define PTD_TIMER_H
+
+#include "api.h"
+
+#include <intel-pt.h>
+#include <stdbool.h>
+
+/* Packets that something waits for; all others are read over. */
+enum ptd_step {
+    PTD_STEP_NONE, /* nothing read yet */
+    PTD_STEP_TNT,
+    PTD_STEP_TIP,
+    PTD_STEP_PGE,
+    PTD_STEP_PGD,
+    PTD_STEP_FUP,
+    PTD_STEP_OVF,
+    PTD_STEP_TSX,
+    PTD_STEP_PTW,
+    PTD_STEP_POWER, /* EXSTOP, MWAIT, PWRE, PWRX */
+    PTD_STEP_CBR,   /* the core's frequency changed */
+    PTD_STEP_PSB,   /* a PSB+; psb_ip says where execution stood */
+    PTD_STEP_END
+};
+
+/*
+ * The time of the packets read so far, in TSC ticks. Estimates between two TSC packets follow the rules of SDM vol. 3,
+ * 33.8.3: an MTC says how many crystal clock ticks have passed since the TMA, CYC packets count core clock cycles.
+ */
+struct ptd_timer {
+    struct pt_packet_decoder *packets;
+    const uint8_t *begin;
+    uint64_t size;
+    /* how the clocks relate */
+    uint32_t mtc_shift;
+    uint32_t ratio_tsc, ratio_ctc; /* TSC ticks per so many crystal clock ticks; ratio_ctc 0: not known */
+    uint32_t nominal; /* ratio of the TSC's frequency to the bus clock */
+    /* time */
+    uint64_t time; /* 0: not known */
+    uint64_t tsc;  /* of the last TSC packet */
+    bool have_tma;
+    bool mtc_incomplete; /* the TMA did not hold all bits of the next MTC */
+    uint8_t last_mtc;
+    uint64_t ctc_time; /* TSC at the crystal clock tick the deltas count from */
+    uint64_t ctc_delta;
+    uint64_t cycle_time; /* TSC at which cycles count from 0; 0: not known */
+    uint64_t cycles;
+    double ticks_per_cycle; /* measured; 0: not */
+    uint32_t cbr;
+    uint32_t cbr_said;
+    bool stamped; /* a timing packet set the time since this was last cleared */
+    /* the packet read last */
+    enum ptd_step step;
+    struct pt_packet packet;
+    uint64_t offset; /* behind it */
+    bool after_cyc;  /* the packet before the one being read was a CYC */
+    bool fup_wanted; /* a FUP that belongs to the packet read last follows */
+    bool psb_has_ip;
+    uint64_t psb_ip;
+};
+
+/* A timer over `config`'s packets. Returns 0 or -ENOMEM; deinit also takes one whose init failed. */
+int ptd_timer_init(struct ptd_timer *timer, const struct pt_config *config, const struct ptd_cpu *cpu);
+void ptd_timer_deinit(struct ptd_timer *timer);
+
+/* Read on to the packet that begins at `offset` or later, for its time only. */
+void ptd_timer_skip(struct ptd_timer *timer, uint64_t offset);
+
+/* Read a PSB+ to decode from; the timer must stand before it. */
+void ptd_timer_begin(struct ptd_timer *timer);
+
+/* Read on to the next packet something waits for. */
+enum ptd_step ptd_timer_next(struct ptd_timer *timer);
+
+#endif
