@@ -28,7 +28,7 @@ from ptweave.data.schemas import TableWriter
 from ptweave.decode._ipt import ffi, lib
 from ptweave.decode.columns import array, coded, times
 from ptweave.decode.gaps import GapKind
-from ptweave.decode.task import PARTS, PIECE, TaskFile, own
+from ptweave.decode.task import PARTS, PIECE, TASK_KINDS, TaskFile, own
 
 PART_ROWS = 4 * schemas.ROW_GROUP
 """A part ends with the piece that makes its rows so many."""
@@ -45,7 +45,7 @@ MODES = np.array([0, 16, 32, 64], np.int8)
 """Bits of libipt's `enum pt_exec_mode`, in its order."""
 
 ENABLED, OVERFLOW = EVENTS.index("enabled"), EVENTS.index("overflow")
-KINDS = ("flow", "clock", "event", "gap")
+KINDS = TASK_KINDS
 """The kinds of rows a task has."""
 
 TABLES = (schemas.FLOW, schemas.CLOCK, schemas.PT_EVENTS, schemas.GAPS)

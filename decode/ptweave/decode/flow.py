@@ -32,7 +32,7 @@ from ptweave.decode.images import Code
 from ptweave.decode.naming import Naming
 from ptweave.decode.plan import plan
 from ptweave.decode.ranges import RANGE_BYTES
-from ptweave.decode.task import Decoder, Key, Task, chosen, tasks
+from ptweave.decode.task import Decoder, Key, Task, chosen, finished, tasks
 from ptweave.decode.workers import Here, Pool, release_memory
 
 __all__ = ["CLASSES", "DECODED_THREADS", "EVENTS", "Decoder", "Report", "decode_flow"]
@@ -117,7 +117,7 @@ class _Decode:
             todo = [task for thread in self.threads for task in tasks(thread, range_bytes)]
             key = Key.of(self.bundle, report.decoder)
             files = [self.folder / key.name(task) for task in todo]
-            done = {index for index, file in enumerate(files) if file.is_file() and not file.is_symlink()}
+            done = {index for index, file in enumerate(files) if finished(file)}
             self._clear({file.name for file in files})
         report.tasks, report.found = len(todo), len(done)
         report.trace_bytes = sum(thread.size for thread in self.threads)
