@@ -11,7 +11,7 @@ CONDITIONS = {"ne": "nz", "e": "z", "ae": "nb", "a": "nbe", "ge": "nl", "g": "nl
               "b": "b", "le": "le", "l": "l", "s": "s", "ns": "ns", "o": "o", "no": "no"}
 SAME = {"movabs": "mov", "cwde": "cwde", "ret": "ret", "xchg": "xchg", "fwait": "wait"}
 _ROW = re.compile(r"^ *([0-9a-f]+):\t((?:[0-9a-f]{2} )+) *\t(.*)$", re.M)
-_PREFIX = re.compile(r"^(?:(?:rep|repe|repz|repne|repnz|lock|bnd|notrack|data16|cs|ds|es|ss|fs|gs|xacquire|"
+_PREFIX = re.compile(r"^(?:(?:rep|repe|repz|repne|repnz|lock|bnd|notrack|data16|addr32|cs|ds|es|ss|fs|gs|xacquire|"
                      r"rex(?:\.\w+)?) +)+")
 
 
@@ -34,6 +34,6 @@ def mnemonic(text: str) -> str:
 
 
 def registers(text: str) -> list[str]:
-    """The registers in an instruction, in order."""
-    return re.findall(r"\b(?:[re]?(?:[abcd]x|[sd]i|[sb]p|ip)|[abcd][lh]|[sd]il|[sb]pl|r\d+[dwb]?|[xyz]mm\d+)\b",
+    """The registers in an instruction, in order; not rip, for which ours shows the address it leads to."""
+    return re.findall(r"\b(?:[re]?(?:[abcd]x|[sd]i|[sb]p)|[abcd][lh]|[sd]il|[sb]pl|r\d+[dwb]?|[xyz]mm\d+)\b",
                       _PREFIX.sub("", text).partition(" ")[2])

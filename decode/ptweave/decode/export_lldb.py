@@ -274,15 +274,15 @@ class _Exporter:
         path = self.bundle.trace / f"cpu-{number}.pt"
         self._copy(path, [(0, path.lstat().st_size)], packets)
         running: tuple[int, int] | None = None
+        rows = (row for row in self._rows(SidebandKind.SWITCH) if row["cpu"] == number)
         with (self.output / switches).open("xb") as sink:
-            for row in self._rows(SidebandKind.SWITCH):
-                if row["cpu"] != number:
-                    continue
+            for index, row in enumerate(rows):
+                given = index == 0 and row["tsc"] == 0  # what came before the first record: that one tells it
                 now = None if row["thread"] is None else (row["pid"] or 1, row["tid"] or 0)
                 ns = _perf_time(conversion, row["tsc"])
-                if running is not None and row["tsc"]:
+                if running is not None:
                     sink.write(_record(running, ns, _SWITCH_OUT))
-                if now is not None and row["tsc"]:
+                if now is not None and not given:
                     sink.write(_record(now, ns, 0))
                 running = now
         return {"id": number, "iptTrace": packets, "contextSwitchTrace": switches}
