@@ -277,7 +277,10 @@ struct ptd_line_sections {
     size_t info_size;
     const uint8_t *abbrev;
     size_t abbrev_size;
-    size_t max_rows;  /* read no more rows than this */
+    const uint64_t *wanted; /* sorted addresses: keep only what they need to be found; NULL: keep all rows */
+    size_t wanted_count;
+    uint64_t lowest;  /* of the code: what begins below it is of code the linker dropped */
+    size_t max_rows;  /* keep no more rows than this */
     size_t max_names; /* and no more bytes of file names */
 };
 

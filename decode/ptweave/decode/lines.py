@@ -57,10 +57,12 @@ class Lines:
         return np.where(known, self.files[at], -1), np.where(known, self.lines[at], 0)
 
 
-def lines_of(elf: Elf, code: Elf | None = None, shared: Elf | None = None) -> Lines | None:
+def lines_of(elf: Elf, code: Elf | None = None, shared: Elf | None = None,
+             wanted: Addresses | None = None) -> Lines | None:
     """The line table of an ELF file, None when it has none. Raises BadElf when its sections are malformed.
 
-    `code`: the file with the code, when `elf` is a debug file of it; `shared`: the file that dwz moved texts to.
+    `code`: the file with the code, when `elf` is a debug file of it; `shared`: the file that dwz moved texts to;
+    `wanted`: the addresses that will be looked up: the table then holds no more than these need.
     """
     data = [contents(elf, name, MAX_SECTION) for name in (".debug_line", ".debug_str", ".debug_line_str")]
     data.append(b"" if shared is None else contents(shared, ".debug_str", MAX_SECTION))
@@ -68,11 +70,15 @@ def lines_of(elf: Elf, code: Elf | None = None, shared: Elf | None = None) -> Li
         return None
     data += _units(elf) if _has_old_units(data[0]) else (b"", b"")
     line, strings, line_strings, shared_strings, info, abbrev = (ffi.from_buffer("uint8_t[]", one) for one in data)
+    addresses = np.zeros(0, np.uint64) if wanted is None else np.unique(wanted)
+    wanted_addresses = ffi.from_buffer("uint64_t[]", addresses)
     sections = ffi.new("struct ptd_line_sections *", {
         "line": line, "line_size": len(data[0]), "strings": strings, "strings_size": len(data[1]),
         "line_strings": line_strings, "line_strings_size": len(data[2]), "shared_strings": shared_strings,
         "shared_strings_size": len(data[3]), "info": info, "info_size": len(data[4]), "abbrev": abbrev,
-        "abbrev_size": len(data[5]), "max_rows": MAX_ROWS, "max_names": NAME_RATIO * len(data[0]) + SMALL})
+        "abbrev_size": len(data[5]), "wanted": ffi.NULL if wanted is None else wanted_addresses,
+        "wanted_count": len(addresses), "lowest": (code or elf).lowest,
+        "max_rows": MAX_ROWS, "max_names": NAME_RATIO * len(data[0]) + SMALL})
     made = ffi.new("struct ptd_lines **")
     if lib.ptd_lines_read(sections, made) < 0:
         raise MachineLacks("is out of memory", where="the line tables", remedy="free some memory")
@@ -114,7 +120,6 @@ def _sorted(elf: Elf, table: Any) -> Lines:
     count = table.count
     addresses = _column(table.address, count, "uint64_t", np.uint64)
     ends = _column(table.end, count, "uint8_t", np.uint8).astype(np.bool_)
-    # tables of code the linker dropped begin at address 0, outside of any code: their rows must not hide others
     kept = np.flatnonzero(elf.executable(addresses) | (ends & elf.executable(addresses - np.uint64(1))))
     addresses, ends = addresses[kept], ends[kept]
     order = _order(addresses, ends)
