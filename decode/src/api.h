@@ -297,6 +297,8 @@ struct ptd_lines {
     size_t names_size;
     size_t bad_units; /* tables that were malformed and given up where they were */
     uint8_t full;     /* max_rows was reached */
+    uint8_t nameless; /* max_names was reached: further files have no name */
+    uint8_t wants_strings; /* a file is named in .debug_str, which was not given */
 };
 
 /* Read DWARF 2 to 5 line tables. Returns 0 or -ENOMEM; whatever is malformed is counted, not an error. */

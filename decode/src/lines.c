@@ -93,7 +93,8 @@ static int64_t add_file(struct builder *builder, const char *directory, const ch
     struct ptd_lines *lines = builder->lines;
     size_t before = *name == '/' ? 0 : length_of(directory, MAX_PATH), size = length_of(name, MAX_PATH);
     size_t needed = lines->names_size + before + size + 2;
-    if (!size || needed > builder->max_names)
+    lines->nameless |= needed > builder->max_names;
+    if (!size || lines->nameless)
         return -1;
     if (lines->file_count == builder->file_capacity) {
         size_t capacity = builder->file_capacity ? 2 * builder->file_capacity : 64;
@@ -141,6 +142,8 @@ static int64_t file_of(struct builder *builder, struct machine *machine)
     if (machine->file >= machine->file_count)
         return -1;
     int32_t *known = &machine->files[machine->file];
+    if (*known == -2 && builder->lines->nameless)
+        *known = -1;
     if (*known == -2) {
         const struct ptd_line_entry *entry = &machine->header->files.entries[machine->file];
         char directory[MAX_PATH];
@@ -351,6 +354,7 @@ static int read_unit(struct builder *builder, struct ptd_cursor unit, unsigned o
     else if (status == 0)
         unit.bad = true;
     builder->lines->bad_units += unit.bad;
+    builder->lines->wants_strings |= header.wants_strings;
     ptd_line_header_deinit(&header);
     return status < 0 ? status : 0;
 }

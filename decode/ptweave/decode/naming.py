@@ -77,7 +77,7 @@ def read_names(elf: Elf, path: str | None, files: DebugFiles | None = None,
     if named.lines is not None and named.lines.bad_units:
         named.problems.append(f"line table: {named.lines.bad_units} malformed units")
     if named.lines is not None and named.lines.full:
-        named.problems.append("line table: too large, its end is not read")
+        named.problems.append("line table: too large, not all of it was read")
     return named
 
 
