@@ -152,9 +152,9 @@ def test_noise_is_bounded() -> None:
 def test_a_large_map_is_read_in_seconds() -> None:
     text = b"".join(b"%x 10 LazyCompile:*function%d /app/file.js:%d\n" % (0x1000 + 32 * i, i, i) for i in range(300000))
     assert len(text) < MAX_BYTES
-    began = time.perf_counter()
+    began = time.process_time()
     known = parse_perf_map(text)
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 5
     assert named(known, 0x1000 + 32 * 299999) == ["LazyCompile:*function299999 /app/file.js:299999"]
 
 
