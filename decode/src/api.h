@@ -365,7 +365,10 @@ struct ptd_line_sections {
     size_t info_size;
     const uint8_t *abbrev;
     size_t abbrev_size;
-    size_t max_rows;  /* read no more rows than this */
+    const uint64_t *wanted; /* sorted addresses: keep only what they need to be found; NULL: keep all rows */
+    size_t wanted_count;
+    uint64_t lowest;  /* of the code: what begins below it is of code the linker dropped */
+    size_t max_rows;  /* keep no more rows than this */
     size_t max_names; /* and no more bytes of file names */
 };
 
@@ -382,6 +385,8 @@ struct ptd_lines {
     size_t names_size;
     size_t bad_units; /* tables that were malformed and given up where they were */
     uint8_t full;     /* max_rows was reached */
+    uint8_t nameless; /* max_names was reached: further files have no name */
+    uint8_t wants_strings; /* a file is named in .debug_str, which was not given */
 };
 
 /* Read DWARF 2 to 5 line tables. Returns 0 or -ENOMEM; whatever is malformed is counted, not an error. */

@@ -148,14 +148,17 @@ static void read_form(struct ptd_cursor *at, uint64_t form, unsigned offset_size
     }
 }
 
-static int read_entry_table(struct ptd_line_entries *entries, struct ptd_cursor *at, unsigned offset_size,
+static int read_entry_table(struct ptd_line_header *header, struct ptd_line_entries *entries, struct ptd_cursor *at,
                             const struct ptd_line_sections *sections)
 {
+    unsigned offset_size = header->offset_size;
     struct format formats[MAX_FORMATS];
     size_t format_count = ptd_cursor_number(at, 1);
     for (size_t i = 0; i < format_count; i++) {
         formats[i].content = ptd_cursor_uleb(at);
         formats[i].form = ptd_cursor_uleb(at);
+        if (formats[i].form == DW_FORM_STRP && !sections->strings_size)
+            header->wants_strings = true;
     }
     uint64_t count = ptd_cursor_uleb(at);
     /* entries without attributes take no bytes: any number of them would "fit" */
@@ -185,9 +188,9 @@ static int read_entries(struct ptd_line_header *header, struct ptd_cursor *at,
 {
     int error;
     if (header->version >= 5) {
-        error = read_entry_table(&header->directories, at, header->offset_size, sections);
+        error = read_entry_table(header, &header->directories, at, sections);
         if (error == 0)
-            error = read_entry_table(&header->files, at, header->offset_size, sections);
+            error = read_entry_table(header, &header->files, at, sections);
     } else {
         error = read_directory_list(header, at);
         if (error == 0)

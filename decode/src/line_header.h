@@ -28,6 +28,7 @@ struct ptd_line_header {
     const uint8_t *opcode_lengths; /* opcode_base - 1 of them */
     struct ptd_line_entries directories;
     struct ptd_line_entries files;
+    bool wants_strings; /* a name lies in .debug_str, which was not given */
 };
 
 /*

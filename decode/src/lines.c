@@ -2,7 +2,9 @@
 /*
  * DWARF line tables as columns (DWARF 5, section 6.2; versions 2 to 4 differ in their headers only).
  *
- * Reads all of .debug_line once, front to back: work is bounded by its size, memory by max_rows and max_names. A malformed unit is
+ * Reads all of .debug_line once, front to back: work is bounded by its size, memory by max_rows and max_names, and by
+ * the number of wanted addresses when there are some: then a row is kept when such an address is between it and the
+ * next one, and an end where kept rows are followed by others. A malformed unit is
  * given up where it is malformed; its length says where the next one begins. The result owns its memory; not
  * thread-safe.
  */
@@ -38,6 +40,9 @@ struct builder {
     size_t name_capacity;
     size_t max_rows;
     size_t max_names;
+    const uint64_t *wanted; /* sorted; NULL all rows are kept */
+    size_t wanted_count;
+    uint64_t lowest;
 };
 
 /* The state machine of one line program. */
@@ -48,6 +53,15 @@ struct machine {
     uint64_t address;
     uint64_t file;
     uint64_t line;
+    bool begun; /* the sequence has a row */
+    bool dead;  /* it is of code the linker dropped */
+    /* with wanted addresses: the row before, which is kept when the next one shows that it is needed */
+    bool has_row;
+    bool kept_before; /* the row before that one was kept: it needs an end */
+    uint64_t row_address;
+    uint64_t row_file;
+    uint64_t row_line;
+    size_t next_wanted; /* the first wanted address that is not below the row's */
 };
 
 static int grow_rows(struct builder *builder)
@@ -79,7 +93,8 @@ static int64_t add_file(struct builder *builder, const char *directory, const ch
     struct ptd_lines *lines = builder->lines;
     size_t before = *name == '/' ? 0 : length_of(directory, MAX_PATH), size = length_of(name, MAX_PATH);
     size_t needed = lines->names_size + before + size + 2;
-    if (!size || needed > builder->max_names)
+    lines->nameless |= needed > builder->max_names;
+    if (!size || lines->nameless)
         return -1;
     if (lines->file_count == builder->file_capacity) {
         size_t capacity = builder->file_capacity ? 2 * builder->file_capacity : 64;
@@ -127,6 +142,8 @@ static int64_t file_of(struct builder *builder, struct machine *machine)
     if (machine->file >= machine->file_count)
         return -1;
     int32_t *known = &machine->files[machine->file];
+    if (*known == -2 && builder->lines->nameless)
+        *known = -1;
     if (*known == -2) {
         const struct ptd_line_entry *entry = &machine->header->files.entries[machine->file];
         char directory[MAX_PATH];
@@ -141,8 +158,8 @@ static int64_t file_of(struct builder *builder, struct machine *machine)
 
 /* ---- line programs ---- */
 
-/* Append the machine's state as a row. Returns 0 or -ENOMEM. */
-static int add_row(struct builder *builder, struct machine *machine, bool end)
+/* Append a row; the machine's current file is `file`. Returns 0 or -ENOMEM. */
+static int put_row(struct builder *builder, struct machine *machine, uint64_t address, uint64_t line, bool end)
 {
     struct ptd_lines *lines = builder->lines;
     if (lines->count == builder->max_rows) {
@@ -158,11 +175,72 @@ static int add_row(struct builder *builder, struct machine *machine, bool end)
     if (file == -ENOMEM)
         return -ENOMEM;
     size_t row = lines->count++;
-    lines->address[row] = machine->address;
+    lines->address[row] = address;
     lines->file[row] = (int32_t)file;
-    lines->line[row] = machine->line <= INT32_MAX ? (int32_t)machine->line : 0;
+    lines->line[row] = line <= INT32_MAX ? (int32_t)line : 0;
     lines->end[row] = end;
     return 0;
+}
+
+/* The first wanted address that is not below `address`. */
+static size_t lower_bound(const struct builder *builder, uint64_t address)
+{
+    size_t from = 0, to = builder->wanted_count;
+    while (from < to) {
+        size_t middle = from + (to - from) / 2;
+        if (builder->wanted[middle] < address)
+            from = middle + 1;
+        else
+            to = middle;
+    }
+    return from;
+}
+
+/* The row before ends at `address`: keep it if a wanted address is in it. Returns 0 or -ENOMEM. */
+static int settle_row(struct builder *builder, struct machine *machine, uint64_t address)
+{
+    size_t next = machine->next_wanted;
+    bool needed = next < builder->wanted_count && builder->wanted[next] < address;
+    int error = 0;
+    if (needed) {
+        uint64_t file = machine->file;
+        machine->file = machine->row_file;
+        error = put_row(builder, machine, machine->row_address, machine->row_line, false);
+        machine->file = file;
+    } else if (machine->kept_before) {
+        error = put_row(builder, machine, machine->row_address, 0, true);
+    }
+    machine->kept_before = needed;
+    return error;
+}
+
+/* Take the machine's state as the next row of its sequence. Returns 0 or -ENOMEM. */
+static int add_row(struct builder *builder, struct machine *machine, bool end)
+{
+    if (!machine->begun)
+        machine->dead = machine->address < builder->lowest;
+    machine->begun = true;
+    if (machine->dead)
+        return 0;
+    if (!builder->wanted)
+        return put_row(builder, machine, machine->address, machine->line, end);
+    bool back = machine->has_row && machine->address < machine->row_address; /* malformed: as if it began anew */
+    int error = 0;
+    if (machine->has_row && machine->address > machine->row_address)
+        error = settle_row(builder, machine, machine->address);
+    if (error == 0 && (end || back) && machine->kept_before)
+        error = put_row(builder, machine, back ? machine->row_address : machine->address, 0, true);
+    if (end || back)
+        machine->kept_before = false;
+    if (!machine->has_row || back)
+        machine->next_wanted = lower_bound(builder, machine->address);
+    while (machine->next_wanted < builder->wanted_count && builder->wanted[machine->next_wanted] < machine->address)
+        machine->next_wanted++;
+    machine->has_row = !end;
+    machine->row_address = machine->address;
+    machine->row_file = machine->file;
+    machine->row_line = machine->line;
+    return error;
 }
 
 static void begin_sequence(struct machine *machine)
@@ -170,6 +248,9 @@ static void begin_sequence(struct machine *machine)
     machine->address = 0;
     machine->file = 1;
     machine->line = 1;
+    machine->begun = false;
+    machine->has_row = false;
+    machine->kept_before = false;
 }
 
 static int extended(struct builder *builder, struct machine *machine, struct ptd_cursor *program)
@@ -273,6 +354,7 @@ static int read_unit(struct builder *builder, struct ptd_cursor unit, unsigned o
     else if (status == 0)
         unit.bad = true;
     builder->lines->bad_units += unit.bad;
+    builder->lines->wants_strings |= header.wants_strings;
     ptd_line_header_deinit(&header);
     return status < 0 ? status : 0;
 }
@@ -307,7 +389,8 @@ int ptd_lines_read(const struct ptd_line_sections *sections, struct ptd_lines **
     if (!lines)
         return -ENOMEM;
     struct builder builder = {.lines = lines, .max_rows = sections->max_rows,
-                              .max_names = sections->max_names};
+                              .max_names = sections->max_names, .wanted = sections->wanted,
+                              .wanted_count = sections->wanted_count, .lowest = sections->lowest};
     struct ptd_unit_dirs dirs;
     int error = ptd_unit_dirs_init(&dirs, sections);
     if (error == 0)

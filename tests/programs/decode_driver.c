@@ -136,14 +136,16 @@ static int flow(char **arguments)
 
 enum { SECTIONS = 3 };
 
-/* .debug_line, .debug_info, .debug_abbrev; the first stands for the sections of texts, too */
-static void read_lines(uint8_t *const section[SECTIONS], const size_t size[SECTIONS], int show)
+/* .debug_line, .debug_info, .debug_abbrev; the first stands for the sections of texts, too. Returns the rows. */
+static size_t read_rows(uint8_t *const section[SECTIONS], const size_t size[SECTIONS], const uint64_t *wanted,
+                        size_t wanted_count, int show)
 {
     struct ptd_line_sections sections = {
         .line = section[0], .line_size = size[0], .strings = section[0], .strings_size = size[0],
         .line_strings = section[0], .line_strings_size = size[0], .shared_strings = section[0],
         .shared_strings_size = size[0], .info = section[1], .info_size = size[1], .abbrev = section[2],
-        .abbrev_size = size[2], .max_rows = 100000, .max_names = 1 << 20};
+        .abbrev_size = size[2], .wanted = wanted, .wanted_count = wanted_count, .max_rows = 100000,
+        .max_names = 1 << 20};
     struct ptd_lines *lines;
     demand(ptd_lines_read(&sections, &lines) == 0, "lines can be read");
     demand(lines->count <= sections.max_rows, "rows are bounded");
@@ -155,7 +157,21 @@ static void read_lines(uint8_t *const section[SECTIONS], const size_t size[SECTI
                "names end");
     if (show)
         printf("%zu rows %zu files %zu bad units\n", lines->count, lines->file_count, lines->bad_units);
+    size_t count = lines->count;
     ptd_lines_destroy(lines);
+    return count;
+}
+
+/* All rows, and those that some addresses need */
+static void read_lines(uint8_t *const section[SECTIONS], const size_t size[SECTIONS], int show)
+{
+    enum { WANTED = 64, STEP = 7 };
+    uint64_t wanted[WANTED];
+    for (unsigned i = 0; i < WANTED; i++)
+        wanted[i] = i * STEP;
+    size_t all = read_rows(section, size, NULL, 0, show), some = read_rows(section, size, wanted, WANTED, 0);
+    demand(some <= all, "wanted addresses need no more rows than there are");
+    demand(read_rows(section, size, wanted, 0, 0) == 0, "nobody needs no rows");
 }
 
 static int lines(char **arguments)

@@ -70,3 +70,12 @@ class ElfWriter:
         segments = b"".join(struct.pack(PHDR, 1, flags, offset, address, address, size, size, 4096)
                             for flags, offset, address, size in self.segments)
         return header + segments + body + headers
+
+
+def line_table(version: int, tables: bytes, program: bytes) -> bytes:
+    """One unit of .debug_line: its folders and files, and a line program (DWARF 5, 6.2)."""
+    lengths = bytes([0, 1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1])
+    head = (b"\1\1" if version >= 4 else b"\1") + bytes([1, 0xFB, 14, 13]) + lengths
+    body = struct.pack("<H", version) + (b"\x08\0" if version >= 5 else b"") + struct.pack(
+        "<I", len(head) + len(tables)) + head + tables + program
+    return struct.pack("<I", len(body)) + body

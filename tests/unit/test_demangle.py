@@ -68,6 +68,9 @@ def test_the_cxx_abis_examples(mangled: str, plain: str) -> None:
     ("_RNvC7mycrate3foo.llvm.9D1C9369", "mycrate::foo"),
     ("_ZN5alloc3vec12Vec$LT$T$GT$4push17h1234567890abcdefE", "alloc::vec::Vec<T>::push"),
     ("_ZN4core3fmt9Formatter3pad17hb2f2fd9bc9d67b7bE.llvm.12345", "core::fmt::Formatter::pad"),
+    ("_RNvC7mycrate3foo.cold", "mycrate::foo [clone .cold]"),
+    ("_RNvC7mycrate3foo.llvm.9D1C9369.cold.1", "mycrate::foo [clone .cold.1]"),
+    ("_ZN4core3fmt9Formatter3pad17hb2f2fd9bc9d67b7bE.cold", "core::fmt::Formatter::pad [clone .cold]"),
     ("_ZN71_$LT$Test$u20$$u2b$$u20$$u27$static$u20$as$u20$foo..Bar$LT$Test$GT$$GT$3bar17h0123456789abcdefE",
      "<Test + 'static as foo::Bar<Test>>::bar"),
 ])

@@ -15,7 +15,7 @@ from elftools.elf.elffile import ELFFile
 
 from ptweave.decode.elf import BadElf, Elf
 from ptweave.decode.lines import Lines, lines_of
-from support.elf_writer import ElfWriter
+from support.elf_writer import ElfWriter, line_table
 
 SOURCE = """
 #include "part.h"
@@ -104,6 +104,11 @@ def agree(program: Path, folder: Path) -> None:
     addresses = list(range(text.address, text.address + text.size))
     reference = llvm_lines(program, addresses)
     assert ours(table, addresses) == reference
+    for wanted in (addresses, addresses[::7], addresses[3:5], addresses[-1:], []):
+        few = lines_of(elf, wanted=np.array(wanted, np.uint64))
+        assert few is not None
+        assert len(few.addresses) <= 2 * len(wanted)
+        assert ours(few, wanted) == ours(table, wanted)
     assert {str(folder / "source.c"), str(folder / "sub" / "part.h")} <= {file for file, _ in reference}
 
 
@@ -169,6 +174,65 @@ def test_tables_that_claim_huge_counts_end_at_once() -> None:
     table = lines_of(wrap(len(body).to_bytes(4, "little") + body))
     assert table is not None
     assert table.bad_units == 1
+
+
+def random_program(chance: random.Random) -> bytes:
+    """A line program of ordinary and odd steps, in sequences that do not overlap."""
+    out, address = b"", 0x1000
+    for _ in range(chance.randrange(1, 6)):
+        address += chance.randrange(16)
+        out += bytes([0, 9, 2]) + address.to_bytes(8, "little")
+        for _ in range(chance.randrange(12)):
+            step = chance.randrange(0, 9)
+            kind = chance.randrange(5)
+            address += step
+            if kind == 0:
+                out += bytes([2, step, 1])  # advance_pc, copy
+            elif kind == 1:
+                out += bytes([2, step, 3, chance.choice((1, 2, 0x7F)), 1])
+            elif kind == 2:
+                out += bytes([9, step, 0, 1])  # fixed_advance_pc
+            elif kind == 3:
+                out += bytes([2, step, 4, chance.randrange(4), 1])
+            else:
+                address += 1
+                out += bytes([2, step, 13 + 14 + 5])  # special: one byte on, some lines on
+        out += bytes([0, 1, 1])
+    return out
+
+
+def test_a_table_of_wanted_addresses_says_the_same_as_the_whole_one() -> None:
+    chance, known = random.Random(12), 0
+    for _ in range(1500):
+        elf = wrap(line_table(4, b"\0" + b"a\0\0\0\0" + b"b\0\0\0\0" + b"\0", random_program(chance)))
+        whole = lines_of(elf)
+        wanted = sorted(chance.sample(range(0xFF0, 0x1200), chance.randrange(40)))
+        few = lines_of(elf, wanted=np.array(wanted, np.uint64))
+        assert whole is not None
+        assert few is not None
+        assert (whole.bad_units, few.bad_units) == (0, 0)
+        assert ours(few, wanted) == ours(whole, wanted)
+        known += sum(line != 0 for _, line in ours(few, wanted))
+    assert known > 1000
+
+
+def test_code_the_linker_dropped_hides_no_lines(tmp_path: Path) -> None:
+    """Its tables begin at address 0, and are longer here than the distance to the code."""
+    source = tmp_path / "source.c"
+    source.write_text("int main(int c, char **v)\n{\n    (void)v;\n    return c * 3;\n}\nint x;\nvoid unused(void)\n{\n"
+                      + "    x = x * 7 + 3;\n" * 5000 + "}\n")
+    program = tmp_path / "program"
+    subprocess.run(["gcc", "-O0", "-g", "-ffunction-sections", "-Wl,--gc-sections", "-o", program, source], check=True)
+    listed = subprocess.run(["nm", "-S", program], capture_output=True, text=True, check=True).stdout
+    start, size = next((int(fields[0], 16), int(fields[1], 16)) for fields in map(str.split, listed.splitlines())
+                       if fields[-1] == "main")
+    assert " unused" not in listed
+    elf = Elf.open(program)
+    for wanted in (None, np.arange(0, start + size, dtype=np.uint64)):
+        table = lines_of(elf, wanted=wanted)
+        assert table is not None
+        assert {line for _, line in ours(table, list(range(start, start + size)))} == {2, 4, 5}
+        assert {line for _, line in ours(table, list(range(elf.lowest, start)))} == {0}
 
 
 def test_noise_never_crashes() -> None:

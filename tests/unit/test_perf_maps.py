@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
+import subprocess
 import time
 from pathlib import Path
 
@@ -150,9 +152,9 @@ def test_noise_is_bounded() -> None:
 def test_a_large_map_is_read_in_seconds() -> None:
     text = b"".join(b"%x 10 LazyCompile:*function%d /app/file.js:%d\n" % (0x1000 + 32 * i, i, i) for i in range(300000))
     assert len(text) < MAX_BYTES
-    began = time.perf_counter()
+    began = time.process_time()
     known = parse_perf_map(text)
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 5
     assert named(known, 0x1000 + 32 * 299999) == ["LazyCompile:*function299999 /app/file.js:299999"]
 
 
@@ -173,3 +175,21 @@ def test_blocks_of_generated_code_get_the_maps_names(tmp_path: Path, own: bool) 
     name = perf_map_name(100 if own else 77)
     assert (image["kind"], image["debug"], image["problem"]) == (
         "raw", name, f"{name}: 1 of 2 lines are malformed")
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("unshare") is None, reason="needs root and unshare")
+def test_a_process_with_another_tmp_is_found_there(kept: Kept) -> None:
+    """Such as one in a container: the map is taken from where the process saw /tmp."""
+    held = len(os.listdir("/proc/self/fd"))
+    script = ("mount -t tmpfs none /tmp && printf '10 10 inside\\n' > /tmp/perf-$$.map && echo ready && read line")
+    with subprocess.Popen(["unshare", "--mount", "sh", "-c", script], stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        kept.maps.watch(process.pid)
+        process.communicate(b"\n", timeout=60)
+    assert not (Path("/tmp") / perf_map_name(process.pid)).exists()
+    kept.maps.ended(process.pid)
+    kept.maps.finish(kept.ledger)
+    assert (kept.images / perf_map_name(process.pid)).read_bytes() == b"10 10 inside\n"
+    assert len(os.listdir("/proc/self/fd")) == held

@@ -191,6 +191,11 @@ class Elf:
             inside |= addresses - np.uint64(segment.address) < np.uint64(segment.memory)
         return inside
 
+    @property
+    def lowest(self) -> int:
+        """The lowest link-time address in an executable segment, 0 when there is none."""
+        return min((segment.address for segment in self._loaded(executable=True)), default=0)
+
     def _loaded(self, *, executable: bool) -> list[Segment]:
         """The loaded segments, at most 64 of them: linkers make a handful."""
         return [s for s in self.segments if s.type == PT_LOAD and bool(s.flags & PF_X) == executable][:64]

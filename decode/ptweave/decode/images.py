@@ -240,12 +240,13 @@ class Code:
 
 
 def damaged_images(tables: Path) -> list[str]:
-    """Paths (or names) of a decoded run's images that have a problem. Raises BadInput when the table is not there."""
-    file = tables / IMAGES.name / "0.parquet"
+    """Paths (or names) of a decoded run's images that have a problem. Raises BadInput when the table cannot be read."""
+    folder = tables / IMAGES.name
     try:
-        rows = pq.read_table(file, columns=["path", "name", "problem"]).to_pylist()
+        rows = [row for file in sorted(folder.glob("*.parquet"))
+                for row in pq.read_table(file, columns=["path", "name", "problem"], partitioning=None).to_pylist()]
     except (OSError, pa.ArrowException) as error:
-        raise BadInput(f"cannot be read ({error})", where=str(file), remedy="decode the run again") from error
+        raise BadInput(f"cannot be read ({error})", where=str(folder), remedy="decode the run again") from error
     return [str(row["path"] or row["name"]) for row in rows if row["problem"]]
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,9 @@ MAX_SECTION = 1 << 28
 MAX_ROWS = 1 << 23
 """Rows of line tables beyond which the rest is not read."""
 
+MAX_NAMES = 1 << 26
+"""Bytes of file names beyond which files have none."""
+
 NAME_RATIO = 8
 """Bytes of file names for each byte of line tables: folders are named once there, and with each file here."""
 SMALL = 1 << 20
@@ -32,7 +36,7 @@ MAX_INFO = 1 << 27
 
 
 class Lines:
-    """Line table of one file: rows sorted by address."""
+    """Line table of one file: rows sorted by address. `full`: too large, not all of it was read."""
 
     def __init__(self, addresses: Addresses, files: npt.NDArray[np.int32], lines: npt.NDArray[np.int32],
                  ends: npt.NDArray[np.bool_], names: Sequence[str], bad_units: int, full: bool) -> None:
@@ -57,27 +61,70 @@ class Lines:
         return np.where(known, self.files[at], -1), np.where(known, self.lines[at], 0)
 
 
-def lines_of(elf: Elf, code: Elf | None = None, shared: Elf | None = None) -> Lines | None:
+def lines_of(elf: Elf, code: Elf | None = None, shared: Elf | None = None,
+             wanted: Addresses | None = None) -> Lines | None:
     """The line table of an ELF file, None when it has none. Raises BadElf when its sections are malformed.
 
-    `code`: the file with the code, when `elf` is a debug file of it; `shared`: the file that dwz moved texts to.
+    `code`: the file with the code, when `elf` is a debug file of it; `shared`: the file that dwz moved texts to;
+    `wanted`: the addresses that will be looked up: the table then holds no more than these need.
     """
-    data = [contents(elf, name, MAX_SECTION) for name in (".debug_line", ".debug_str", ".debug_line_str")]
-    data.append(b"" if shared is None else contents(shared, ".debug_str", MAX_SECTION))
-    if not len(data[0]):
+    line = contents(elf, ".debug_line", MAX_SECTION)
+    if not len(line):
         return None
-    data += _units(elf) if _has_old_units(data[0]) else (b"", b"")
-    line, strings, line_strings, shared_strings, info, abbrev = (ffi.from_buffer("uint8_t[]", one) for one in data)
-    sections = ffi.new("struct ptd_line_sections *", {
-        "line": line, "line_size": len(data[0]), "strings": strings, "strings_size": len(data[1]),
-        "line_strings": line_strings, "line_strings_size": len(data[2]), "shared_strings": shared_strings,
-        "shared_strings_size": len(data[3]), "info": info, "info_size": len(data[4]), "abbrev": abbrev,
-        "abbrev_size": len(data[5]), "max_rows": MAX_ROWS, "max_names": NAME_RATIO * len(data[0]) + SMALL})
-    made = ffi.new("struct ptd_lines **")
-    if lib.ptd_lines_read(sections, made) < 0:
-        raise MachineLacks("is out of memory", where="the line tables", remedy="free some memory")
-    table = ffi.gc(made[0], lib.ptd_lines_destroy)
+    sections = _Sections(line, contents(elf, ".debug_line_str", MAX_SECTION))
+    if _has_old_units(line):
+        sections.add_units(elf, shared)
+    addresses = None if wanted is None else np.unique(wanted)
+    table = sections.read(addresses, (code or elf).lowest)
+    if table.wants_strings:  # they are large, and nearly nobody names files there
+        sections.add_strings(elf, shared)
+        table = sections.read(addresses, (code or elf).lowest)
     return _sorted(code or elf, table)
+
+
+@dataclass
+class _Sections:
+    """What the C half reads."""
+
+    line: bytes | memoryview
+    line_strings: bytes | memoryview
+    strings: bytes | memoryview = b""
+    shared_strings: bytes | memoryview = b""
+    info: bytes | memoryview = b""
+    abbrev: bytes | memoryview = b""
+
+    def add_strings(self, elf: Elf, shared: Elf | None) -> None:
+        """Add .debug_str, and that of the file dwz made. Raises BadElf."""
+        self.strings = contents(elf, ".debug_str", MAX_SECTION)
+        self.shared_strings = b"" if shared is None else contents(shared, ".debug_str", MAX_SECTION)
+
+    def add_units(self, elf: Elf, shared: Elf | None) -> None:
+        """Add .debug_info and .debug_abbrev. Without them names of files stay relative: no more is lost."""
+        try:
+            self.info = contents(elf, ".debug_info", MAX_INFO)
+            self.abbrev = contents(elf, ".debug_abbrev", MAX_INFO)
+            self.add_strings(elf, shared)
+        except BadElf:
+            self.info = self.abbrev = b""
+
+    def read(self, wanted: Addresses | None, lowest: int) -> Any:
+        """The line tables, as the C half makes them."""
+        given = ffi.new("struct ptd_line_sections *")
+        held = []
+        for name in ("line", "line_strings", "strings", "shared_strings", "info", "abbrev"):
+            data = getattr(self, name)
+            held.append(ffi.from_buffer("uint8_t[]", data))
+            setattr(given, name, held[-1])
+            setattr(given, f"{name}_size", len(data))
+        if wanted is not None:
+            held.append(ffi.from_buffer("uint64_t[]", wanted))
+            given.wanted, given.wanted_count = held[-1], len(wanted)
+        given.lowest, given.max_rows = lowest, MAX_ROWS
+        given.max_names = min(MAX_NAMES, NAME_RATIO * len(self.line) + SMALL)
+        made = ffi.new("struct ptd_lines **")
+        if lib.ptd_lines_read(given, made) < 0:
+            raise MachineLacks("is out of memory", where="the line tables", remedy="free some memory")
+        return ffi.gc(made[0], lib.ptd_lines_destroy)
 
 
 def _has_old_units(line: bytes | memoryview) -> bool:
@@ -95,14 +142,6 @@ def _has_old_units(line: bytes | memoryview) -> bool:
     return False
 
 
-def _units(elf: Elf) -> tuple[bytes | memoryview, bytes | memoryview]:
-    """.debug_info and .debug_abbrev. Without them names of files stay relative: no more is lost."""
-    try:
-        return contents(elf, ".debug_info", MAX_INFO), contents(elf, ".debug_abbrev", MAX_INFO)
-    except BadElf:
-        return b"", b""
-
-
 def _column(pointer: Any, count: int, kind: str, dtype: type[np.generic]) -> npt.NDArray[Any]:
     """A column in the table's own memory: valid as long as the table is."""
     if not count:
@@ -114,7 +153,6 @@ def _sorted(elf: Elf, table: Any) -> Lines:
     count = table.count
     addresses = _column(table.address, count, "uint64_t", np.uint64)
     ends = _column(table.end, count, "uint8_t", np.uint8).astype(np.bool_)
-    # tables of code the linker dropped begin at address 0, outside of any code: their rows must not hide others
     kept = np.flatnonzero(elf.executable(addresses) | (ends & elf.executable(addresses - np.uint64(1))))
     addresses, ends = addresses[kept], ends[kept]
     order = _order(addresses, ends)
@@ -122,7 +160,7 @@ def _sorted(elf: Elf, table: Any) -> Lines:
     names = _Names(bytes(ffi.buffer(table.names, table.names_size)) if table.names_size else b"", starts)
     return Lines(addresses[order], _column(table.file, count, "int32_t", np.int32)[kept][order],
                  _column(table.line, count, "int32_t", np.int32)[kept][order], ends[order], names, table.bad_units,
-                 bool(table.full))
+                 bool(table.full or table.nameless))
 
 
 def _order(addresses: Addresses, ends: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:

@@ -48,8 +48,12 @@ class Named:
     debug: str | None = None
 
 
-def read_names(elf: Elf, path: str | None, files: DebugFiles | None = None) -> Named:
-    """Functions and lines of an ELF file that was recorded as `path`; malformed parts are left out and said."""
+def read_names(elf: Elf, path: str | None, files: DebugFiles | None = None,
+               wanted: Addresses | None = None) -> Named:
+    """Functions and lines of an ELF file that was recorded as `path`; malformed parts are left out and said.
+
+    `wanted`: the addresses whose lines will be looked up, if they are known: large line tables then take no memory.
+    """
     files = files or DebugFiles()
     named = Named()
     if elf.damage:
@@ -60,7 +64,7 @@ def read_names(elf: Elf, path: str | None, files: DebugFiles | None = None) -> N
         named.debug = str(separate.path)
         sources += _attempt(named, "debug file's symbols", lambda: symbols_of(separate.elf, elf)) or []
         named.lines = _attempt(named, "debug file's line table",
-                               lambda: lines_of(separate.elf, elf, separate.shared))
+                               lambda: lines_of(separate.elf, elf, separate.shared, wanted))
     sources += _attempt(named, "symbols", lambda: symbols_of(elf)) or []
     sources += _attempt(named, "mini debug information", lambda: _mini(elf)) or []
     sources += _attempt(named, "PLT", lambda: plt_stubs(elf)) or []
@@ -69,11 +73,11 @@ def read_names(elf: Elf, path: str | None, files: DebugFiles | None = None) -> N
     named.functions = Functions([*sources, more]) if more is not None and len(more) else known
     if named.lines is None:
         shared = files.of_itself(elf, path, named.problems)
-        named.lines = _attempt(named, "line table", lambda: lines_of(elf, None, shared))
+        named.lines = _attempt(named, "line table", lambda: lines_of(elf, None, shared, wanted))
     if named.lines is not None and named.lines.bad_units:
         named.problems.append(f"line table: {named.lines.bad_units} malformed units")
     if named.lines is not None and named.lines.full:
-        named.problems.append("line table: too large, its end is not read")
+        named.problems.append("line table: too large, not all of it was read")
     return named
 
 
@@ -120,7 +124,7 @@ class Naming:
               result: _Columns) -> None:
         addresses, known = elf.addresses(offsets)
         rows, addresses = rows[known], addresses[known]
-        named = read_names(elf, image.path, self.files)
+        named = read_names(elf, image.path, self.files, addresses)
         image.debug = named.debug
         image.problems += named.problems
         if named.functions is not None:
