@@ -7,7 +7,7 @@ from pathlib import Path
 
 import build_tools
 
-SOURCES = ("assemble", "blocks", "columns", "events", "expand", "flow", "images", "line_header", "lines", "paths",
+SOURCES = ("assemble", "blocks", "columns", "events", "expand", "flow", "images", "line_header", "lines", "packet_counts", "paths",
            "psb", "tables", "walker")
 REMEDY = "install gcc, python3-dev and libipt-dev (apt-get install gcc python3-dev libipt-dev)"
 
