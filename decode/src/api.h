@@ -319,6 +319,32 @@ uint64_t ptd_psb_after(const uint8_t *packets, uint64_t size, uint64_t from);
  */
 int ptd_psb_ip(const uint8_t *packets, uint64_t size, uint64_t psb, uint64_t *ip);
 
+/* ---- packets ---- */
+
+enum {
+    PTD_PACKET_TSX = 30, /* MODE.TSX, which libipt has as one kind with MODE.Exec */
+    PTD_PACKET_KINDS = 32
+};
+
+/* What a trace's packets come to; kinds are numbered as in libipt's enum pt_packet_type. */
+struct ptd_packet_counts {
+    uint64_t packets;
+    uint64_t by_kind[32];
+    uint64_t errors;     /* packets that could not be read */
+    uint64_t first_sync; /* offset of the first PSB, UINT64_MAX: none */
+    uint64_t tnt_bits;
+    uint64_t tnt_taken;
+    uint64_t cyc_sum;
+    uint64_t tsc_first;
+    uint64_t tsc_last;
+};
+
+/* Count the packets of a trace. Returns 0 or -ENOMEM. */
+int ptd_packets_count(const uint8_t *packets, uint64_t size, struct ptd_packet_counts *ret);
+
+/* The usual short name of a kind, as ptdump says it; NULL for a number that is none. */
+const char *ptd_packet_name(int kind);
+
 /* ---- helpers ---- */
 
 /* libipt's text of a (positive) error code; never NULL. */

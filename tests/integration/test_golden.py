@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ptweave.decode.flow import EVENTS
+from ptweave.decode.packets import count_packets
 
 from support import golden
 from support.golden import PacketLister
@@ -89,3 +90,16 @@ def test_a_trace_cut_at_every_byte_gives_a_prefix(name: str, tmp_path: Path) -> 
         ran = golden.addresses(decoded)
         assert ran == case.run[:len(ran)], f"cut at {end}"
         assert not [gap for gap in golden.gaps(decoded) if gap.kind == "decode_error"], f"cut at {end}"
+
+
+@pytest.mark.parametrize("name", golden.texts())
+def test_packets_are_counted_as_written(name: str) -> None:
+    case = golden.load(name)
+    counts = count_packets(case.trace)
+    bits = "".join(str(packet.values[0]) for packet in case.packets if packet.kind.startswith("tnt"))
+    times = [packet.values[0] for packet in case.packets if packet.kind == "tsc"]
+    assert (counts.packets, counts.by_kind) == (len(case.packets), golden.counted(case.packets))
+    assert (counts.tnt_bits, counts.tnt_taken) == (len(bits), bits.count("!"))
+    assert counts.cyc_sum == sum(int(str(packet.values[0])) for packet in case.packets if packet.kind == "cyc")
+    assert (counts.tsc_first, counts.tsc_last) == ((times[0], times[-1]) if times else (None, None))
+    assert counts.first_sync == (case.packets[0].offset if case.packets else None)

@@ -36,6 +36,9 @@ PART_ROWS = 4 * schemas.ROW_GROUP
 CLASSES = tuple(kind.value for kind in schemas.BlockClass)
 """Names of `enum ptd_class`, in its order."""
 
+MODES = np.array([0, 16, 32, 64], np.int8)
+"""Bits of libipt's `enum pt_exec_mode`, in its order."""
+
 EVENTS = ("enabled", "disabled", "async_disabled", "async_branch", "paging", "async_paging", "overflow", "exec_mode",
           "tsx", "stop", "vmcs", "async_vmcs", "exstop", "mwait", "pwre", "pwrx", "ptwrite", "tick", "cbr", "mnt",
           "unknown")
@@ -288,7 +291,7 @@ class Assembler:
             "instructions": array(self.tables, view.instructions, n, pa.int32()),
             "last": coded(array(self.tables, view.last, n, pa.int8()), CLASSES),
             "last_ip": array(self.tables, view.last_ip, n, pa.uint64()),
-            "mode": pa.array(MODES[array(self.tables, view.mode, n, pa.uint8()).to_numpy()]),
+            "mode": pa.array(MODES[array(self.tables, view.mode, n, pa.uint8()).to_numpy() % len(MODES)]),
         }
 
 

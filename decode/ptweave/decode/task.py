@@ -28,16 +28,16 @@ import pyarrow as pa
 from ptweave.data import schemas
 from ptweave.data.bundle import Bundle
 from ptweave.data.errors import BadInput, MachineLacks
-from ptweave.data.manifest import MAX_FILTERS, FilterKind, Manifest
 from ptweave.data.sideband import read_sideband
 from ptweave.decode import _ipt, gaps
 from ptweave.decode._ipt import ffi, lib
 from ptweave.decode.columns import array
 from ptweave.decode.images import Code, Mapping
 from ptweave.decode.plan import Switch, Thread, switches_of
+from ptweave.decode.processor import described, processor
 from ptweave.decode.ranges import Range, cut, opened
 
-FORMAT = 1
+FORMAT = 2
 """Version of the task files."""
 
 DIGEST_SIZE = 16
@@ -156,6 +156,7 @@ _PARTS: dict[str, pa.DataType] = {
     "piece_branches": pa.uint64(),
     "end": pa.int64(),
 }
+_NULLABLE = ("event_ip", "event_target", "event_detail", "event_size")
 STEPS = tuple(_LISTS)
 PARTS = tuple(_PARTS)
 PIECE = ("thread", "tsc", "flow", "clock", "event", "gap", "seq", "instructions", "branches")
@@ -188,12 +189,9 @@ class Key:
             raise BadInput(f"cannot be read ({error})", where=str(bundle.sideband),
                            remedy="record the run again") from error
         library = Path(_ipt.__file__).stat()
-        manifest = bundle.manifest
-        processor = asdict(manifest.cpu) | {"engine": manifest.engine, "ticks": manifest.ticks, "exact_time": manifest.exact_time,
-                                            "filters": [asdict(entry) for entry in manifest.filters]}
         return cls(FORMAT, chosen(decoder).value, _functions(decoder).version,
                    f"{library.st_size} {library.st_mtime_ns}", sideband, _images(bundle.images),
-                   json.dumps(processor, sort_keys=True))
+                   json.dumps(described(bundle.manifest), sort_keys=True))
 
     def name(self, task: Task) -> str:
         """The name of a task's file."""
@@ -392,7 +390,7 @@ class Decoding:
         self.code = Code(read_sideband(bundle.sideband), bundle.images) if code is None else code
         self._functions = _functions(decoder)
         self._sections = _Sections(self.code)
-        self._cpu = _cpu(bundle.manifest)
+        self._cpu = processor(bundle.manifest)
         self._switches = switches_of(read_sideband(bundle.sideband))
         self._rows: Any = None
 
@@ -509,34 +507,6 @@ def _parts(tables: Any, sums: _Sums) -> dict[str, pa.Array]:
 
 
 # --- helpers ----------------------------------------------------------------------------------------------------------
-
-
-_FILTERS = {FilterKind.FILTER: lib.PTD_FILTER_FILTER, FilterKind.STOP: lib.PTD_FILTER_STOP}
-
-
-def _cpu(manifest: Manifest) -> Any:
-    """The processor in libipt's terms. The soft engine's packets have no errata, whatever made them.
-
-    Raises BadInput for numbers no processor has.
-    """
-    cpu = ffi.new("struct ptd_cpu *")
-    known = manifest.cpu
-    try:
-        if manifest.engine == "intel_pt" and known.vendor == "GenuineIntel":
-            cpu.intel = 1
-            cpu.family, cpu.model, cpu.stepping = known.family, known.model, known.stepping
-        cpu.exact_time = manifest.exact_time
-        cpu.mtc_freq, cpu.nom_freq = known.mtc_freq, known.nom_freq
-        cpu.cpuid_0x15_ebx, cpu.cpuid_0x15_eax = known.tsc_ratio
-        cpu.ticks = manifest.ticks
-        for number, entry in enumerate(manifest.filters[:MAX_FILTERS]):
-            cpu.filter_kind[number] = _FILTERS[FilterKind(entry.kind)]
-            cpu.filter_first[number], cpu.filter_last[number] = entry.first, entry.last
-    except OverflowError as error:
-        raise BadInput(f"describes no processor ({error})", where="run.json", remedy="record the run again") from error
-    if len(manifest.filters) > MAX_FILTERS:
-        raise BadInput(f"has more than {MAX_FILTERS} address filters", where="run.json", remedy="record the run again")
-    return cpu
 
 
 def own(handle: Any, destroy: Any) -> Any:
