@@ -21,7 +21,10 @@ enum { FIRST_CAPACITY = 1024 };
 struct identity {
     int32_t image;
     int64_t offset;
-    const struct pt_block *block;
+    uint64_t ip;
+    uint64_t last_ip;
+    int32_t instructions;
+    uint8_t mode;
 };
 
 int ptd_blocks_init(struct ptd_blocks *blocks)
@@ -94,9 +97,96 @@ static int grow_table(struct ptd_blocks *blocks)
 
 static int same(const struct ptd_blocks *blocks, size_t i, const struct identity *identity)
 {
-    return blocks->ip[i] == identity->block->ip && blocks->last_ip[i] == identity->block->end_ip &&
+    return blocks->ip[i] == identity->ip && blocks->last_ip[i] == identity->last_ip &&
            blocks->offset[i] == identity->offset && blocks->image[i] == identity->image &&
-           blocks->instructions[i] == identity->block->ninsn && blocks->mode[i] == (uint8_t)identity->block->mode;
+           blocks->instructions[i] == identity->instructions && blocks->mode[i] == identity->mode;
+}
+
+static int add(struct ptd_blocks *blocks, const struct identity *identity)
+{
+    if (blocks->count == blocks->capacity) {
+        int error = grow_columns(blocks);
+        if (error < 0)
+            return error;
+    }
+    size_t i = blocks->count++;
+    blocks->image[i] = identity->image;
+    blocks->offset[i] = identity->offset;
+    blocks->ip[i] = identity->ip;
+    blocks->last_ip[i] = identity->last_ip;
+    blocks->instructions[i] = identity->instructions;
+    blocks->mode[i] = identity->mode;
+    return 0;
+}
+
+static uint64_t slot_of(const struct ptd_blocks *blocks, const struct identity *identity)
+{
+    return hash_of(identity->ip, identity->last_ip, identity->offset, (uint32_t)identity->instructions,
+                   identity->image) & blocks->table_mask;
+}
+
+/* The number of a block. Returns 1 when it is new, its size and class not yet set; 0 or negative errno. */
+static int find_or_add(struct ptd_blocks *blocks, const struct identity *identity, int32_t *ret)
+{
+    if (2 * blocks->count > blocks->table_mask) {
+        int error = grow_table(blocks);
+        if (error < 0)
+            return error;
+    }
+    uint64_t slot = slot_of(blocks, identity);
+    for (; blocks->table[slot]; slot = (slot + 1) & blocks->table_mask) {
+        if (same(blocks, blocks->table[slot] - 1, identity)) {
+            *ret = (int32_t)(blocks->table[slot] - 1);
+            return 0;
+        }
+    }
+    int error = add(blocks, identity);
+    if (error < 0)
+        return error;
+    blocks->table[slot] = (uint32_t)blocks->count;
+    *ret = (int32_t)(blocks->count - 1);
+    return 1;
+}
+
+static struct identity identity_of(const struct ptd_images *images, int isid, uint64_t ip, uint64_t last_ip,
+                                   int32_t instructions, uint8_t mode)
+{
+    const struct ptd_section *section = ptd_images_section(images, isid);
+    struct identity identity = {
+        .image = -1, .ip = ip, .last_ip = last_ip, .instructions = instructions, .mode = mode};
+    if (section) {
+        identity.image = section->image;
+        identity.offset = (int64_t)(ip - section->address + section->offset);
+    }
+    return identity;
+}
+
+int ptd_blocks_intern_straight(struct ptd_blocks *blocks, const struct ptd_images *images, uint64_t ip,
+                               const struct ptd_straight *straight, int32_t *ret)
+{
+    struct identity identity = identity_of(images, straight->isid, ip, straight->last_ip,
+                                           (int32_t)straight->instructions, (uint8_t)ptem_64bit);
+    int added = find_or_add(blocks, &identity, ret);
+    if (added > 0) {
+        blocks->size[*ret] = (int32_t)(straight->end - ip);
+        blocks->last[*ret] = (int8_t)straight->last;
+    }
+    return added < 0 ? added : 0;
+}
+
+void ptd_blocks_truncate(struct ptd_blocks *blocks, size_t count)
+{
+    /* Last in, first out: nothing was put behind an entry that is taken away. */
+    while (blocks->count > count) {
+        size_t i = --blocks->count;
+        struct identity identity = {.image = blocks->image[i], .offset = blocks->offset[i], .ip = blocks->ip[i],
+                                    .last_ip = blocks->last_ip[i], .instructions = blocks->instructions[i],
+                                    .mode = blocks->mode[i]};
+        uint64_t slot = slot_of(blocks, &identity);
+        while (blocks->table[slot] != i + 1)
+            slot = (slot + 1) & blocks->table_mask;
+        blocks->table[slot] = 0;
+    }
 }
 
 /* A block's size and the class of its last instruction, by decoding that instruction. */
@@ -110,51 +200,6 @@ static void describe(struct ptd_space *space, const struct pt_block *block, int3
     }
     *size = (int32_t)(walk.end - block->ip);
     *last = (int8_t)walk.last;
-}
-
-static int add(struct ptd_blocks *blocks, struct ptd_space *space, const struct identity *identity)
-{
-    if (blocks->count == blocks->capacity) {
-        int error = grow_columns(blocks);
-        if (error < 0)
-            return error;
-    }
-    const struct pt_block *block = identity->block;
-    size_t i = blocks->count;
-    blocks->image[i] = identity->image;
-    blocks->offset[i] = identity->offset;
-    blocks->ip[i] = block->ip;
-    blocks->last_ip[i] = block->end_ip;
-    blocks->instructions[i] = block->ninsn;
-    blocks->mode[i] = (uint8_t)block->mode;
-    describe(space, block, &blocks->size[i], &blocks->last[i]);
-    blocks->count++;
-    return 0;
-}
-
-static int find_or_add(struct ptd_blocks *blocks, struct ptd_space *space, const struct identity *identity,
-                       int32_t *ret)
-{
-    if (2 * blocks->count > blocks->table_mask) {
-        int error = grow_table(blocks);
-        if (error < 0)
-            return error;
-    }
-    const struct pt_block *block = identity->block;
-    uint64_t slot = hash_of(block->ip, block->end_ip, identity->offset, block->ninsn, identity->image) &
-                    blocks->table_mask;
-    for (; blocks->table[slot]; slot = (slot + 1) & blocks->table_mask) {
-        if (same(blocks, blocks->table[slot] - 1, identity)) {
-            *ret = (int32_t)(blocks->table[slot] - 1);
-            return 0;
-        }
-    }
-    int error = add(blocks, space, identity);
-    if (error < 0)
-        return error;
-    blocks->table[slot] = (uint32_t)blocks->count;
-    *ret = (int32_t)(blocks->count - 1);
-    return 0;
 }
 
 static struct ptd_block_hit *free_entry(struct ptd_block_hit *hits, uint64_t mask, uint64_t ip, uint64_t end_ip)
@@ -185,14 +230,14 @@ static int grow_hits(struct ptd_blocks *blocks)
 int ptd_blocks_intern_new(struct ptd_blocks *blocks, struct ptd_space *space, const struct pt_block *block,
                           const struct ptd_block_hit **ret)
 {
-    const struct ptd_section *section = ptd_images_section(ptd_space_images(space), block->isid);
-    struct identity identity = {.image = -1, .offset = 0, .block = block};
-    if (section) {
-        identity.image = section->image;
-        identity.offset = (int64_t)(block->ip - section->address + section->offset);
-    }
+    struct identity identity = identity_of(ptd_space_images(space), block->isid, block->ip, block->end_ip,
+                                           block->ninsn, (uint8_t)block->mode);
     int32_t number;
-    int error = find_or_add(blocks, space, &identity, &number);
+    int error = find_or_add(blocks, &identity, &number);
+    if (error > 0) {
+        describe(space, block, &blocks->size[number], &blocks->last[number]);
+        error = 0;
+    }
     if (error == 0 && 2 * blocks->hits_count > blocks->hits_mask)
         error = grow_hits(blocks);
     if (error < 0)

@@ -52,6 +52,15 @@ void ptd_blocks_deinit(struct ptd_blocks *blocks);
 int ptd_blocks_intern_new(struct ptd_blocks *blocks, struct ptd_space *space, const struct pt_block *block,
                           const struct ptd_block_hit **ret);
 
+struct ptd_straight;
+
+/* The number of the block at `ip` of 64-bit straight code. Returns 0, -ENOMEM or -EOVERFLOW. */
+int ptd_blocks_intern_straight(struct ptd_blocks *blocks, const struct ptd_images *images, uint64_t ip,
+                               const struct ptd_straight *straight, int32_t *ret);
+
+/* Forget the youngest blocks but `count`; nothing that came from ptd_blocks_intern may be among them. */
+void ptd_blocks_truncate(struct ptd_blocks *blocks, size_t count);
+
 static inline uint64_t ptd_block_hash(uint64_t ip, uint64_t end_ip)
 {
     return ptd_mix(ip + (end_ip << 20));
