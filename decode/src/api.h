@@ -67,7 +67,9 @@ enum ptd_reason {
     PTD_WHY_NO_PSB_YET = 1001, /* bytes before the first PSB */
     PTD_WHY_NO_PSB = 1002,     /* no PSB at all */
     PTD_WHY_CUT_PACKET = 1003, /* the last packet is not complete */
-    PTD_WHY_NO_PROGRESS = 1004 /* the code runs in circles without a branch while packets remain */
+    PTD_WHY_NO_PROGRESS = 1004, /* the code runs in circles without a branch while packets remain */
+    PTD_WHY_STOP_MISSED = 1005, /* the code does not lead to where the next PSB says that execution stood */
+    PTD_WHY_STOP_WHILE_OFF = 1006 /* tracing was off, and the next PSB says that execution stood somewhere */
 };
 
 /* ---- columns ---- */
@@ -197,13 +199,19 @@ struct ptd_cpu {
     uint32_t cpuid_0x15_ebx;
 };
 
-/* Where a slice of a trace lies, and what its thread's flow had come to before it. */
+/*
+ * Where a slice of a trace lies, and what its thread's flow had come to before it. When it ends at a PSB whose PSB+
+ * says where execution stood, that is `stop_ip`: decoding stops before the first instruction there, at which the
+ * next slice begins.
+ */
 struct ptd_slice {
     const uint8_t *packets;
     uint64_t size;
     uint64_t offset; /* of its first byte in the trace */
     int64_t seq;
     uint64_t tsc;
+    uint8_t has_stop;
+    uint64_t stop_ip;
 };
 
 /* How far a decoder is. */
@@ -230,6 +238,17 @@ void ptd_decoder_destroy(struct ptd_decoder *decoder);
 /* Decode until the slice ends (0) or a column is full (1: come again with new rows); -ENOMEM, -EOVERFLOW. */
 int ptd_decoder_step(struct ptd_decoder *decoder, struct ptd_rows *rows);
 void ptd_decoder_progress(const struct ptd_decoder *decoder, struct ptd_progress *ret);
+
+/* ---- PSBs ---- */
+
+/* Offset of the first PSB that begins at `from` or later; UINT64_MAX: none. */
+uint64_t ptd_psb_after(const uint8_t *packets, uint64_t size, uint64_t from);
+
+/*
+ * Where execution stood at the PSB at `psb`: 1 and the address in its PSB+'s FUP; 0 when there is none (tracing was
+ * off, or was only turned on by the packets right behind it); -1 when the PSB+ is malformed or not complete.
+ */
+int ptd_psb_ip(const uint8_t *packets, uint64_t size, uint64_t psb, uint64_t *ip);
 
 /* ---- helpers ---- */
 

@@ -8,6 +8,10 @@
  * PSBs, and where decoding stopped. After an error the decoder looks for the next PSB; what lies between is a gap,
  * counted to the byte: bytes of a slice = bytes decoded + bytes in gaps, always.
  *
+ * Where a slice ends at a PSB, its last packet is not yet the end: execution went on, through code that needs no
+ * packet, to the address in the PSB+ (slice.stop_ip), where the next slice begins. libipt says pts_eos as soon as
+ * the last packet is used up, so that what it decodes from then on is that tail and nothing else.
+ *
  * A decoder borrows the packets, the space and the tables. Not thread-safe.
  */
 #include "api.h"
@@ -15,6 +19,7 @@
 #include "events.h"
 #include "psb.h"
 #include "tables.h"
+#include "walker.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -32,6 +37,7 @@ enum { MAX_READ_AHEAD = 1 << 16 };
 enum state {
     SYNCHRONISING, /* looking for the next PSB */
     RUNNING,
+    STOPPING, /* no packet is left: on to the address at which the next slice begins */
     DONE
 };
 
@@ -55,6 +61,8 @@ struct ptd_decoder {
     uint64_t boundary;        /* the same, where a packet is known to begin */
     uint64_t ahead;           /* offset of a PSB read while failing, 0 none: decoding can go on there */
     uint32_t without_packet;  /* blocks since the last one that used a packet */
+    uint32_t sure;            /* blocks of the run up to and with the last one that used a packet */
+    bool overflowed;          /* the last event was an overflow: what comes after is not known to be the same */
     struct open_gap gap;
     struct ptd_run run;
 };
@@ -108,7 +116,17 @@ static int cut(struct ptd_decoder *decoder, struct ptd_rows *rows)
     decoder->progress.instructions += (uint32_t)tables->paths.instructions[path];
     decoder->progress.branches += (uint32_t)tables->paths.branches[path];
     ptd_run_reset(run);
+    decoder->sure = 0;
     return 0;
+}
+
+/* Drop the blocks after the last one that used a packet. */
+static void forget_tail(struct ptd_decoder *decoder)
+{
+    struct ptd_run *run = &decoder->run;
+    ptd_run_reset(run);
+    for (uint32_t i = 0; i < decoder->sure; i++)
+        ptd_run_append(run, run->blocks[i]);
 }
 
 /* Append a block; true when the run is to be cut after it. */
@@ -120,6 +138,7 @@ static bool append(struct ptd_decoder *decoder, const struct ptd_block_hit *hit)
     case PTD_COND_JUMP:
     case PTD_RETURN:
         decoder->without_packet = 0;
+        decoder->sure = run->length;
         return ++run->decisions >= decoder->tables->paths.decisions_limit || run->length == PATH_MAX_BLOCKS;
     case PTD_IND_JUMP:
     case PTD_IND_CALL:
@@ -185,6 +204,27 @@ static void finish(struct ptd_decoder *decoder, struct ptd_rows *rows)
 
 /* ---- turns of the loop ---- */
 
+/* A gap of no bytes at the end of the slice: its packets and the PSB+ behind it contradict each other. */
+static void contradiction(struct ptd_decoder *decoder, struct ptd_rows *rows, enum ptd_reason reason)
+{
+    open_gap(decoder, PTD_GAP_DECODE_ERROR, (int32_t)reason, decoder->slice.size, decoder->slice.stop_ip);
+    close_gap(decoder, rows, decoder->slice.size);
+}
+
+/* All packets are used up. */
+static void end(struct ptd_decoder *decoder, struct ptd_rows *rows)
+{
+    bool on = !(decoder->status & pts_ip_suppressed);
+    if (decoder->slice.has_stop && on) {
+        decoder->state = STOPPING;
+        decoder->without_packet = 0;
+        return;
+    }
+    if (decoder->slice.has_stop && !decoder->overflowed)
+        contradiction(decoder, rows, PTD_WHY_STOP_WHILE_OFF);
+    finish(decoder, rows);
+}
+
 /* No PSB is left: the rest of the slice is lost. */
 static void give_up(struct ptd_decoder *decoder, struct ptd_rows *rows)
 {
@@ -197,6 +237,13 @@ static void give_up(struct ptd_decoder *decoder, struct ptd_rows *rows)
     decoder->state = DONE;
 }
 
+/* Whether the PSB+ at `psb` is complete: when libipt is at the end nevertheless, nothing that happened is behind it. */
+static bool only_psb(const struct ptd_decoder *decoder, uint64_t psb)
+{
+    uint64_t ip;
+    return ptd_psb_ip(decoder->slice.packets, decoder->slice.size, psb, &ip) >= 0;
+}
+
 /* Go to the next PSB; the open gap ends there. */
 static void synchronise(struct ptd_decoder *decoder, struct ptd_rows *rows)
 {
@@ -206,6 +253,15 @@ static void synchronise(struct ptd_decoder *decoder, struct ptd_rows *rows)
                                 : pt_blk_sync_forward(decoder->libipt);
     decoder->ahead = 0;
     int known = pt_blk_get_sync_offset(decoder->libipt, &sync);
+    if (status == -pte_eos && known >= 0 && (first || sync > before) && only_psb(decoder, sync)) {
+        decoder->sync = decoder->boundary = decoder->behind = sync;
+        if (first && all_padding(decoder->slice.packets, sync))
+            decoder->gap.open = false;
+        close_gap(decoder, rows, sync);
+        decoder->status = pts_eos | pts_ip_suppressed;
+        end(decoder, rows);
+        return;
+    }
     if (status == -pte_eos || known < 0 || (!first && sync <= before)) {
         if (!decoder->gap.open)
             open_gap(decoder, PTD_GAP_TRUNCATED, PTD_WHY_CUT_PACKET, before, 0);
@@ -239,7 +295,8 @@ static void add_event(struct ptd_decoder *decoder, struct ptd_rows *rows, const 
     row.tsc = decoder->progress.tsc;
     row.offset = decoder->slice.offset + decoder->behind;
     ptd_rows_event(rows, &row);
-    if (event->type != ptev_overflow)
+    decoder->overflowed = event->type == ptev_overflow;
+    if (!decoder->overflowed)
         return;
     struct ptd_gap_row gap = {
         .seq = row.seq, .tsc = row.tsc, .kind = PTD_GAP_OVERFLOW, .offset = row.offset,
@@ -328,6 +385,11 @@ static int run_blocks(struct ptd_decoder *decoder, struct ptd_rows *rows, int st
         struct pt_block block;
         status = pt_blk_next(decoder->libipt, &block, sizeof block);
         *ip = block.ip;
+        if (status == -pte_eos && decoder->slice.has_stop) {
+            /* half a packet at the end: how far execution got before the next slice is not known */
+            forget_tail(decoder);
+            return status;
+        }
         if (block.ninsn) {
             const struct ptd_block_hit *hit;
             *error = ptd_blocks_intern(&decoder->tables->blocks, decoder->space, &block, &hit);
@@ -351,6 +413,83 @@ static int run_blocks(struct ptd_decoder *decoder, struct ptd_rows *rows, int st
     return status;
 }
 
+/* Cut `block` before the instruction at `ip`: false when none of its instructions is there. */
+static bool cut_block(struct ptd_decoder *decoder, struct pt_block *block, uint64_t ip)
+{
+    uint8_t lengths[UINT16_MAX];
+    struct ptd_walk walk;
+    if (!block->ninsn || ip < block->ip || ip > block->end_ip)
+        return false;
+    ptd_walker_walk(ptd_space_walker(decoder->space), block->ip, block->mode, block->ninsn, lengths, &walk);
+    uint64_t at = block->ip, last = at;
+    for (uint32_t i = 0; i < walk.instructions; i++) {
+        if (at == ip) {
+            block->ninsn = (uint16_t)i;
+            block->end_ip = last;
+            block->truncated = 0;
+            return true;
+        }
+        last = at;
+        at += lengths[i];
+    }
+    return false;
+}
+
+/* Add a block of the tail; `ip` becomes the address after it. Returns 0 or negative errno. */
+static int add_to_tail(struct ptd_decoder *decoder, struct ptd_rows *rows, const struct pt_block *block, uint64_t *ip)
+{
+    const struct ptd_block_hit *hit;
+    uint32_t blocks = decoder->without_packet + 1;
+    int error = 0;
+    if (block->ninsn) {
+        error = ptd_blocks_intern(&decoder->tables->blocks, decoder->space, block, &hit);
+        if (error < 0)
+            return error;
+        *ip = end_of(decoder, hit->block);
+        if (append(decoder, hit))
+            error = cut(decoder, rows);
+    }
+    decoder->without_packet = blocks; /* whatever they end in, they use no packets */
+    return error;
+}
+
+/* Go on, without packets, until execution stands where the next slice begins. Returns 0 or negative errno. */
+static int stop(struct ptd_decoder *decoder, struct ptd_rows *rows)
+{
+    int status = decoder->status, error = 0;
+    uint64_t ip = 0;
+    bool there = false;
+    while (status >= 0 && !there && error == 0 && decoder->without_packet <= MAX_BLOCKS_WITHOUT_PACKET) {
+        if (!ptd_rows_have_room(rows))
+            return 0;
+        struct pt_block block;
+        status = pt_blk_next(decoder->libipt, &block, sizeof block);
+        ip = block.ip;
+        there = cut_block(decoder, &block, decoder->slice.stop_ip);
+        error = add_to_tail(decoder, rows, &block, &ip);
+    }
+    if (error == 0)
+        error = cut(decoder, rows);
+    if (error < 0)
+        return error;
+    if (there) {
+        finish(decoder, rows);
+    } else if (status >= 0 || status == -pte_eos) {
+        contradiction(decoder, rows, PTD_WHY_STOP_MISSED);
+        finish(decoder, rows);
+    } else {
+        fail(decoder, rows, -status, ip);
+    }
+    return 0;
+}
+
+/* Whether the slice's packets are used up and execution goes on to where the next slice begins. */
+static bool leads_on(const struct ptd_decoder *decoder, int status)
+{
+    return status >= 0 && decoder->slice.has_stop &&
+           (status & (pts_event_pending | pts_eos | pts_ip_suppressed)) == pts_eos;
+}
+
 /* One turn: events, then blocks up to the next event, error or end. Returns 0 or negative errno. */
 static int run(struct ptd_decoder *decoder, struct ptd_rows *rows)
 {
@@ -359,14 +498,17 @@ static int run(struct ptd_decoder *decoder, struct ptd_rows *rows)
     if (status & pts_event_pending) {
         status = take_events(decoder, rows, status);
     } else if (status & pts_eos) {
-        finish(decoder, rows);
+        end(decoder, rows);
         return 0;
     } else {
         status = run_blocks(decoder, rows, status, &ip, &error);
         if (error < 0)
             return error;
         bool circles = decoder->without_packet > MAX_BLOCKS_WITHOUT_PACKET;
-        if (status < 0 || circles || status & (pts_event_pending | pts_eos)) {
+        if (leads_on(decoder, status)) {
+            note_time(decoder, rows);
+            settle(decoder);
+        } else if (status < 0 || circles || status & (pts_event_pending | pts_eos)) {
             error = cut(decoder, rows);
             note_time(decoder, rows);
             if (status >= 0)
@@ -392,7 +534,7 @@ int ptd_decoder_step(struct ptd_decoder *decoder, struct ptd_rows *rows)
             synchronise(decoder, rows);
             continue;
         }
-        int error = run(decoder, rows);
+        int error = decoder->state == STOPPING ? stop(decoder, rows) : run(decoder, rows);
         if (error < 0)
             return error;
     }

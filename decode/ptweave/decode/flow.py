@@ -11,8 +11,8 @@ from __future__ import annotations
 import errno
 import mmap
 import os
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from ptweave.data import schemas
 from ptweave.data.bundle import Bundle
-from ptweave.data.errors import BadInput, MachineLacks
+from ptweave.data.errors import MachineLacks
 from ptweave.data.manifest import Manifest
 from ptweave.data.schemas import TableWriter, write_table
 from ptweave.data.sideband import read_sideband
@@ -31,7 +31,8 @@ from ptweave.decode._ipt import ffi, lib
 from ptweave.decode.columns import array, coded, times
 from ptweave.decode.images import Code, Mapping
 from ptweave.decode.naming import Naming
-from ptweave.decode.plan import Slice, Thread, plan
+from ptweave.decode.plan import Thread, plan
+from ptweave.decode.ranges import RANGE_BYTES, Range, cut, opened
 
 FLOW_ROWS = schemas.ROW_GROUP
 """Rows of flow in a step: one row group."""
@@ -130,7 +131,8 @@ class _Sections:
 class _Decode:
     """One decode of one bundle."""
 
-    def __init__(self, bundle: Bundle, writers: _Writers, code: Code) -> None:
+    def __init__(self, bundle: Bundle, writers: _Writers, code: Code, range_bytes: int) -> None:
+        self.range_bytes = range_bytes
         self.clocks = bundle.manifest.clocks
         self.writers = writers
         self.sections = _Sections(code)
@@ -144,8 +146,10 @@ class _Decode:
         lost = list(thread.lost)
         if not thread.present and thread.finish is None:
             self._gap(thread, totals, gaps.no_trace())
-        with _packets(thread) as packets:
-            for part in thread.slices:
+        with opened(thread.path, thread.size) as packets:
+            with ffi.from_buffer("uint8_t[]", packets) as whole:
+                ranges = list(cut(thread, whole, self.range_bytes))
+            for part in ranges:
                 while lost and lost[0].offset <= part.begin:
                     self._gap(thread, totals, gaps.lost(lost.pop(0)))
                 if part.space is None:
@@ -160,7 +164,7 @@ class _Decode:
     def _after_end(self, thread: Thread, totals: Totals) -> None:
         """Bytes after the orderly end: padding of the recorder's, or something nobody accounts for."""
         if thread.end < thread.size:
-            with _packets(thread) as packets:
+            with opened(thread.path, thread.size) as packets:
                 if any(packets[thread.end:thread.size]):
                     self._gap(thread, totals, gaps.after_end(thread))
 
@@ -171,14 +175,14 @@ class _Decode:
             [{"thread": thread.number, "seq": totals.seq, "t": time, "kind": gap.kind, "bytes": gap.size,
               "offset": gap.offset, "ip": None, "detail": gap.detail}], schema=schemas.GAPS.schema))
 
-    def _slice(self, thread: Thread, totals: Totals, part: Slice, packets: mmap.mmap,
+    def _slice(self, thread: Thread, totals: Totals, part: Range, packets: mmap.mmap,
                moved: Callable[[int], None]) -> None:
         space, missing = self.sections.space(part.space, part.epoch)
         progress = ffi.new("struct ptd_progress *")
         with ffi.from_buffer("uint8_t[]", packets) as whole:
             where = ffi.new("struct ptd_slice *", {
                 "packets": whole + part.begin, "size": part.end - part.begin, "offset": part.begin,
-                "seq": totals.seq, "tsc": totals.tsc})
+                "seq": totals.seq, "tsc": totals.tsc, "has_stop": part.stop is not None, "stop_ip": part.stop or 0})
             made = ffi.new("struct ptd_decoder **")
             _check(lib.ptd_decoder_create(self.tables, space, self.cpu, where, made), thread)
             decoder = _own(made[0], lib.ptd_decoder_destroy)
@@ -267,7 +271,7 @@ class _Decode:
         }
 
 
-def decode_flow(bundle: Bundle, progress: Progress | None = None) -> None:
+def decode_flow(bundle: Bundle, progress: Progress | None = None, *, range_bytes: int = RANGE_BYTES) -> None:
     """Decode every trace of `bundle` and write the flow tables, `decoded/threads.parquet` and the ledger.
 
     `progress` is called with bytes of trace done and in all. Decoding again replaces what was decoded before; the
@@ -281,7 +285,7 @@ def decode_flow(bundle: Bundle, progress: Progress | None = None) -> None:
     behind = 0
     results: list[tuple[Thread, Totals]] = []
     with ExitStack() as stack:
-        decode = _Decode(bundle, _Writers(stack, bundle), code)
+        decode = _Decode(bundle, _Writers(stack, bundle), code, range_bytes)
         for thread in threads:
             def moved(offset: int, base: int = behind) -> None:
                 if progress is not None:
@@ -316,26 +320,6 @@ def _account(bundle: Bundle, results: list[tuple[Thread, Totals]]) -> None:
         ledger.add(f"decode/{thread.number}", "bytes", produced=thread.size, stored=thread.size - lost,
                    lost=totals.lost)
     bundle.save_ledger(ledger)
-
-
-@contextmanager
-def _packets(thread: Thread) -> Iterator[mmap.mmap]:
-    """A trace in memory. Raises BadInput when it cannot be read."""
-    if not thread.size:
-        with mmap.mmap(-1, mmap.PAGESIZE) as nothing:
-            yield nothing
-        return
-    try:
-        descriptor = os.open(thread.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            packets = mmap.mmap(descriptor, thread.size, access=mmap.ACCESS_READ)
-        finally:
-            os.close(descriptor)
-    except (OSError, ValueError) as error:
-        raise BadInput(f"cannot be read ({error})", where=str(thread.path),
-                       remedy="make the run bundle readable, or record the run again") from error
-    with packets:
-        yield packets
 
 
 def _cpu(manifest: Manifest) -> Any:

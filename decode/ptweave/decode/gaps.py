@@ -17,7 +17,8 @@ from ptweave.data.manifest import Clocks
 from ptweave.decode._ipt import ffi, lib
 from ptweave.decode.columns import array, coded, times
 from ptweave.decode.images import Mapping
-from ptweave.decode.plan import Lost, Slice, Thread
+from ptweave.decode.plan import Lost, Thread
+from ptweave.decode.ranges import Range
 
 
 class GapKind(StrEnum):
@@ -43,6 +44,8 @@ class Reason(IntEnum):
     NO_PSB = 1002
     CUT_PACKET = 1003
     NO_PROGRESS = 1004
+    STOP_MISSED = 1005
+    STOP_WHILE_OFF = 1006
 
 
 NO_MAP = 13  # libipt's pte_nomap
@@ -53,6 +56,8 @@ WORDS = {
     Reason.NO_PSB: "no PSB in these bytes: nothing can be decoded",
     Reason.CUT_PACKET: "the trace ends in the middle of a packet",
     Reason.NO_PROGRESS: "the code runs in circles without a branch that could use the packets that follow",
+    Reason.STOP_MISSED: "the code does not lead to the address at which the next PSB says that execution stood",
+    Reason.STOP_WHILE_OFF: "tracing was off, and the next PSB says that execution stood at an address",
 }
 
 
@@ -75,7 +80,7 @@ def lost(known: Lost) -> Gap:
     return Gap(GapKind.LOST, known.offset, known.size, known.detail, of_trace=False)
 
 
-def no_slice(part: Slice) -> Gap:
+def no_slice(part: Range) -> Gap:
     return Gap(GapKind.MISSING_IMAGE, part.begin, part.end - part.begin,
                "the sideband does not say in which address space these packets were made")
 
