@@ -110,6 +110,7 @@ int ptd_code_decode(struct ptd_code *code, struct ptd_space *space, int32_t numb
     node->isid = straight.isid;
     node->instructions = (uint16_t)straight.instructions;
     node->last = (uint8_t)straight.last;
+    node->call = straight.call;
     node->kind = kind_of(straight.last);
     return 0;
 }

@@ -32,6 +32,7 @@ struct ptd_node {
     uint16_t instructions;
     uint8_t kind;
     uint8_t last; /* enum ptd_class */
+    bool call;    /* ends in a near or far call */
     /* the block's number in the tables whose stamp this is */
     int32_t block;
     uint32_t stamp;

@@ -111,7 +111,7 @@ int ptd_steps_enter(struct ptd_steps *steps, const struct ptd_space *space)
     free(steps->sections);
     steps->sections = copy;
     steps->section_count = count;
-    return gone ? drop(steps) : 0;
+    return gone || !steps->table ? drop(steps) : 0;
 }
 
 static bool beyond(const struct ptd_steps *steps, size_t times)
@@ -122,7 +122,7 @@ static bool beyond(const struct ptd_steps *steps, size_t times)
 
 int ptd_steps_bound(struct ptd_steps *steps)
 {
-    return beyond(steps, 1) ? drop(steps) : 0;
+    return beyond(steps, 1) || !steps->table ? drop(steps) : 0;
 }
 
 bool ptd_steps_full(const struct ptd_steps *steps)

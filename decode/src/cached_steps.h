@@ -68,6 +68,7 @@ struct ptd_steps {
     size_t list_count, list_capacity;
     uint16_t last_stamp;
     uint32_t generation; /* how often everything was dropped */
+    const void *user;    /* the decoder that uses it now */
     /* the sections of the space the code is from, ascending */
     int32_t *sections;
     size_t section_count;

@@ -9,7 +9,6 @@
  */
 #include "walker.h"
 
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -184,6 +183,7 @@ static int straight_add(struct ptd_straight *ret, const struct pt_insn *insn)
     ret->last_ip = insn->ip;
     ret->end = insn->ip + insn->size;
     ret->last = class_of(insn);
+    ret->call = insn->iclass == ptic_call || insn->iclass == ptic_far_call;
     if (ret->last == PTD_COND_JUMP || ret->last == PTD_JUMP || ret->last == PTD_CALL)
         if (!target_of(insn, &ret->target))
             return -pte_not_supported;

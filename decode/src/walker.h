@@ -6,6 +6,7 @@
 #include "api.h"
 
 #include <intel-pt.h>
+#include <stdbool.h>
 
 struct ptd_walker;
 
@@ -35,6 +36,7 @@ struct ptd_straight {
     uint64_t end;        /* address after it */
     uint64_t target;     /* where a direct branch leads */
     enum ptd_class last; /* PTD_OTHER: it goes on at `end` */
+    bool call;           /* the last instruction is a near or far call */
 };
 
 enum { PTD_STRAIGHT_MAX = 60000 }; /* instructions; libipt's blocks hold 65535, and split longer code */
