@@ -112,6 +112,22 @@ struct ptd_rows {
     uint64_t *gap_ip;
     uint8_t *valid_gap_ip;
     int32_t *gap_reason;
+
+    /*
+     * Where the rows begin to belong to another thread: a piece is everything from here to the next piece. Rows are
+     * counted in this batch, blocks, instructions and branches as in ptd_progress.
+     */
+    size_t piece_count;
+    size_t piece_capacity;
+    int32_t *piece_thread; /* -1: nobody's who is asked for */
+    uint64_t *piece_tsc;   /* when it begins; pieces of a thread are put in the order of it */
+    int64_t *piece_flow;
+    int64_t *piece_clock;
+    int64_t *piece_event;
+    int64_t *piece_gap;
+    int64_t *piece_seq;
+    uint64_t *piece_instructions;
+    uint64_t *piece_branches;
 };
 
 /* Room for `flow` paths and as much of the rest as they can need. NULL: out of memory. */
@@ -185,6 +201,30 @@ struct ptd_paths_view {
 void ptd_tables_blocks(const struct ptd_tables *tables, struct ptd_blocks_view *ret);
 void ptd_tables_paths(const struct ptd_tables *tables, struct ptd_paths_view *ret);
 
+/* ---- results put together ---- */
+
+/*
+ * Take over the blocks and paths of a task, whose columns are given: what is not there yet is added in the order of
+ * the task's numbers. `block_map` and `path_map` (as long as the columns) become the numbers in `tables`.
+ * Returns 0, -ERANGE for columns that contradict themselves, -ENOMEM or -EOVERFLOW.
+ */
+int ptd_tables_take(struct ptd_tables *tables, const struct ptd_blocks_view *blocks,
+                    const struct ptd_paths_view *paths, int32_t *block_map, int32_t *path_map);
+
+/* A task's path numbers in the numbers of the whole, and how many blocks its paths have. */
+struct ptd_renumbering {
+    size_t count;
+    const int32_t *map;
+    const int32_t *length;
+};
+
+/*
+ * Renumber `count` rows of a task's flow, the first of which has `seq` blocks before it.
+ * Returns the blocks up to their end, or -ERANGE for a path there is none of.
+ */
+int64_t ptd_renumber_flow(const struct ptd_renumbering *numbers, const int32_t *flow, size_t count, int64_t seq,
+                          int32_t *ret_path, int64_t *ret_seq);
+
 /* ---- flow ---- */
 
 /* A processor's identity and timing, as libipt wants them; all zero: packets of the architecture, without errata. */
@@ -223,6 +263,8 @@ struct ptd_progress {
     uint64_t branches;
     uint64_t lost; /* bytes of the slice not decoded */
     int32_t first_block; /* first block of the slice, -1 none */
+    uint8_t off;         /* at the end of the slice: its packets turned tracing off, and off_ip is known */
+    uint64_t off_ip;     /* where execution would have gone on; where it is turned on again, it resumes */
 };
 
 struct ptd_decoder;

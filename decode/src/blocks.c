@@ -17,16 +17,6 @@
 
 enum { FIRST_CAPACITY = 1024 };
 
-/* Where a block lies and how far it goes. */
-struct identity {
-    int32_t image;
-    int64_t offset;
-    uint64_t ip;
-    uint64_t last_ip;
-    int32_t instructions;
-    uint8_t mode;
-};
-
 int ptd_blocks_init(struct ptd_blocks *blocks)
 {
     memset(blocks, 0, sizeof *blocks);
@@ -95,83 +85,70 @@ static int grow_table(struct ptd_blocks *blocks)
     return 0;
 }
 
-static int same(const struct ptd_blocks *blocks, size_t i, const struct identity *identity)
+static int same(const struct ptd_blocks *blocks, size_t i, const struct ptd_block_row *row)
 {
-    return blocks->ip[i] == identity->ip && blocks->last_ip[i] == identity->last_ip &&
-           blocks->offset[i] == identity->offset && blocks->image[i] == identity->image &&
-           blocks->instructions[i] == identity->instructions && blocks->mode[i] == identity->mode;
+    return blocks->ip[i] == row->ip && blocks->last_ip[i] == row->last_ip && blocks->offset[i] == row->offset &&
+           blocks->image[i] == row->image && blocks->instructions[i] == row->instructions &&
+           blocks->mode[i] == row->mode;
 }
 
-static int add(struct ptd_blocks *blocks, const struct identity *identity)
+/* A block's size and the class of its last instruction, by decoding that instruction. */
+static void describe(struct ptd_space *space, struct ptd_block_row *row)
+{
+    struct ptd_walk walk;
+    if (ptd_walker_walk(ptd_space_walker(space), row->last_ip, (enum pt_exec_mode)row->mode, 1, NULL, &walk) < 0) {
+        row->size = (int32_t)(row->last_ip - row->ip); /* not decodable on its own: up to the last instruction */
+        row->last = PTD_OTHER;
+        return;
+    }
+    row->size = (int32_t)(walk.end - row->ip);
+    row->last = (int8_t)walk.last;
+}
+
+static int add(struct ptd_blocks *blocks, const struct ptd_block_row *row)
 {
     if (blocks->count == blocks->capacity) {
         int error = grow_columns(blocks);
         if (error < 0)
             return error;
     }
-    size_t i = blocks->count++;
-    blocks->image[i] = identity->image;
-    blocks->offset[i] = identity->offset;
-    blocks->ip[i] = identity->ip;
-    blocks->last_ip[i] = identity->last_ip;
-    blocks->instructions[i] = identity->instructions;
-    blocks->mode[i] = identity->mode;
+    size_t i = blocks->count;
+    blocks->image[i] = row->image;
+    blocks->offset[i] = row->offset;
+    blocks->ip[i] = row->ip;
+    blocks->last_ip[i] = row->last_ip;
+    blocks->size[i] = row->size;
+    blocks->instructions[i] = row->instructions;
+    blocks->last[i] = row->last;
+    blocks->mode[i] = row->mode;
+    blocks->count++;
     return 0;
 }
 
-static uint64_t slot_of(const struct ptd_blocks *blocks, const struct identity *identity)
-{
-    return hash_of(identity->ip, identity->last_ip, identity->offset, (uint32_t)identity->instructions,
-                   identity->image) & blocks->table_mask;
-}
-
-/* The number of a block. Returns 1 when it is new, its size and class not yet set; 0 or negative errno. */
-static int find_or_add(struct ptd_blocks *blocks, const struct identity *identity, int32_t *ret)
+/* Find a block, or add it; one that is new is described first when `space` is not NULL. */
+static int find_or_add(struct ptd_blocks *blocks, struct ptd_space *space, struct ptd_block_row *row, int32_t *ret)
 {
     if (2 * blocks->count > blocks->table_mask) {
         int error = grow_table(blocks);
         if (error < 0)
             return error;
     }
-    uint64_t slot = slot_of(blocks, identity);
+    uint64_t slot = hash_of(row->ip, row->last_ip, row->offset, (uint32_t)row->instructions, row->image) &
+                    blocks->table_mask;
     for (; blocks->table[slot]; slot = (slot + 1) & blocks->table_mask) {
-        if (same(blocks, blocks->table[slot] - 1, identity)) {
+        if (same(blocks, blocks->table[slot] - 1, row)) {
             *ret = (int32_t)(blocks->table[slot] - 1);
             return 0;
         }
     }
-    int error = add(blocks, identity);
+    if (space)
+        describe(space, row);
+    int error = add(blocks, row);
     if (error < 0)
         return error;
     blocks->table[slot] = (uint32_t)blocks->count;
     *ret = (int32_t)(blocks->count - 1);
-    return 1;
-}
-
-static struct identity identity_of(const struct ptd_images *images, int isid, uint64_t ip, uint64_t last_ip,
-                                   int32_t instructions, uint8_t mode)
-{
-    const struct ptd_section *section = ptd_images_section(images, isid);
-    struct identity identity = {
-        .image = -1, .ip = ip, .last_ip = last_ip, .instructions = instructions, .mode = mode};
-    if (section) {
-        identity.image = section->image;
-        identity.offset = (int64_t)(ip - section->address + section->offset);
-    }
-    return identity;
-}
-
-int ptd_blocks_intern_straight(struct ptd_blocks *blocks, const struct ptd_images *images, uint64_t ip,
-                               const struct ptd_straight *straight, int32_t *ret)
-{
-    struct identity identity = identity_of(images, straight->isid, ip, straight->last_ip,
-                                           (int32_t)straight->instructions, (uint8_t)ptem_64bit);
-    int added = find_or_add(blocks, &identity, ret);
-    if (added > 0) {
-        blocks->size[*ret] = (int32_t)(straight->end - ip);
-        blocks->last[*ret] = (int8_t)straight->last;
-    }
-    return added < 0 ? added : 0;
+    return 0;
 }
 
 void ptd_blocks_truncate(struct ptd_blocks *blocks, size_t count)
@@ -179,27 +156,18 @@ void ptd_blocks_truncate(struct ptd_blocks *blocks, size_t count)
     /* Last in, first out: nothing was put behind an entry that is taken away. */
     while (blocks->count > count) {
         size_t i = --blocks->count;
-        struct identity identity = {.image = blocks->image[i], .offset = blocks->offset[i], .ip = blocks->ip[i],
-                                    .last_ip = blocks->last_ip[i], .instructions = blocks->instructions[i],
-                                    .mode = blocks->mode[i]};
-        uint64_t slot = slot_of(blocks, &identity);
+        uint64_t slot = hash_of(blocks->ip[i], blocks->last_ip[i], blocks->offset[i],
+                                (uint32_t)blocks->instructions[i], blocks->image[i]) & blocks->table_mask;
         while (blocks->table[slot] != i + 1)
             slot = (slot + 1) & blocks->table_mask;
         blocks->table[slot] = 0;
     }
 }
 
-/* A block's size and the class of its last instruction, by decoding that instruction. */
-static void describe(struct ptd_space *space, const struct pt_block *block, int32_t *size, int8_t *last)
+int ptd_blocks_intern_row(struct ptd_blocks *blocks, const struct ptd_block_row *row, int32_t *ret)
 {
-    struct ptd_walk walk;
-    if (ptd_walker_walk(ptd_space_walker(space), block->end_ip, block->mode, 1, NULL, &walk) < 0) {
-        *size = (int32_t)(block->end_ip - block->ip); /* not decodable on its own: up to the last instruction */
-        *last = PTD_OTHER;
-        return;
-    }
-    *size = (int32_t)(walk.end - block->ip);
-    *last = (int8_t)walk.last;
+    struct ptd_block_row copy = *row;
+    return find_or_add(blocks, NULL, &copy, ret);
 }
 
 static struct ptd_block_hit *free_entry(struct ptd_block_hit *hits, uint64_t mask, uint64_t ip, uint64_t end_ip)
@@ -230,14 +198,20 @@ static int grow_hits(struct ptd_blocks *blocks)
 int ptd_blocks_intern_new(struct ptd_blocks *blocks, struct ptd_space *space, const struct pt_block *block,
                           const struct ptd_block_hit **ret)
 {
-    struct identity identity = identity_of(ptd_space_images(space), block->isid, block->ip, block->end_ip,
-                                           block->ninsn, (uint8_t)block->mode);
-    int32_t number;
-    int error = find_or_add(blocks, &identity, &number);
-    if (error > 0) {
-        describe(space, block, &blocks->size[number], &blocks->last[number]);
-        error = 0;
+    const struct ptd_section *section = ptd_images_section(ptd_space_images(space), block->isid);
+    struct ptd_block_row row = {
+        .image = -1,
+        .ip = block->ip,
+        .last_ip = block->end_ip,
+        .instructions = block->ninsn,
+        .mode = (uint8_t)block->mode,
+    };
+    if (section) {
+        row.image = section->image;
+        row.offset = (int64_t)(block->ip - section->address + section->offset);
     }
+    int32_t number;
+    int error = find_or_add(blocks, space, &row, &number);
     if (error == 0 && 2 * blocks->hits_count > blocks->hits_mask)
         error = grow_hits(blocks);
     if (error < 0)

@@ -44,6 +44,18 @@ struct ptd_blocks {
     size_t hits_count;
 };
 
+/* A block as the columns hold it. */
+struct ptd_block_row {
+    int32_t image;
+    int64_t offset;
+    uint64_t ip;
+    uint64_t last_ip;
+    int32_t size;
+    int32_t instructions;
+    int8_t last;
+    uint8_t mode;
+};
+
 /* Returns 0 or -ENOMEM; deinit also takes an object whose init failed. */
 int ptd_blocks_init(struct ptd_blocks *blocks);
 void ptd_blocks_deinit(struct ptd_blocks *blocks);
@@ -52,11 +64,8 @@ void ptd_blocks_deinit(struct ptd_blocks *blocks);
 int ptd_blocks_intern_new(struct ptd_blocks *blocks, struct ptd_space *space, const struct pt_block *block,
                           const struct ptd_block_hit **ret);
 
-struct ptd_straight;
-
-/* The number of the block at `ip` of 64-bit straight code. Returns 0, -ENOMEM or -EOVERFLOW. */
-int ptd_blocks_intern_straight(struct ptd_blocks *blocks, const struct ptd_images *images, uint64_t ip,
-                               const struct ptd_straight *straight, int32_t *ret);
+/* The number of a block that was decoded and described elsewhere. Returns 0, -ENOMEM or -EOVERFLOW. */
+int ptd_blocks_intern_row(struct ptd_blocks *blocks, const struct ptd_block_row *row, int32_t *ret);
 
 /* Forget the youngest blocks but `count`; nothing that came from ptd_blocks_intern may be among them. */
 void ptd_blocks_truncate(struct ptd_blocks *blocks, size_t count);
@@ -66,6 +75,20 @@ static inline uint64_t ptd_block_hash(uint64_t ip, uint64_t end_ip)
     return ptd_mix(ip + (end_ip << 20));
 }
 
+/* The entry of a block libipt decoded, good until the next one is made; NULL: there is none yet. */
+static inline const struct ptd_block_hit *ptd_blocks_find(const struct ptd_blocks *blocks,
+                                                          const struct pt_block *block)
+{
+    uint64_t slot = ptd_block_hash(block->ip, block->end_ip) & blocks->hits_mask;
+    for (; blocks->hits[slot].instructions; slot = (slot + 1) & blocks->hits_mask) {
+        const struct ptd_block_hit *hit = &blocks->hits[slot];
+        if (hit->ip == block->ip && hit->end_ip == block->end_ip && hit->isid == block->isid &&
+            hit->instructions == block->ninsn && hit->mode == (uint8_t)block->mode)
+            return hit;
+    }
+    return NULL;
+}
+
 /*
  * The number and class of a block libipt decoded in `space`; `ret` borrows an entry until the next call.
  * Returns 0, -ENOMEM or -EOVERFLOW.
@@ -73,16 +96,8 @@ static inline uint64_t ptd_block_hash(uint64_t ip, uint64_t end_ip)
 static inline int ptd_blocks_intern(struct ptd_blocks *blocks, struct ptd_space *space, const struct pt_block *block,
                                     const struct ptd_block_hit **ret)
 {
-    uint64_t slot = ptd_block_hash(block->ip, block->end_ip) & blocks->hits_mask;
-    for (; blocks->hits[slot].instructions; slot = (slot + 1) & blocks->hits_mask) {
-        const struct ptd_block_hit *hit = &blocks->hits[slot];
-        if (hit->ip == block->ip && hit->end_ip == block->end_ip && hit->isid == block->isid &&
-            hit->instructions == block->ninsn && hit->mode == (uint8_t)block->mode) {
-            *ret = hit;
-            return 0;
-        }
-    }
-    return ptd_blocks_intern_new(blocks, space, block, ret);
+    *ret = ptd_blocks_find(blocks, block);
+    return *ret ? 0 : ptd_blocks_intern_new(blocks, space, block, ret);
 }
 
 #endif

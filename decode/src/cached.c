@@ -215,21 +215,36 @@ static int hand_over(struct ptd_cached *cached, uint64_t end)
     return ptd_decoder_create(segment->tables, segment->space, &cached->cpu, &part, &cached->libipt);
 }
 
-/* Execution stands nowhere yet: only what rows have told so far stays. */
-static void begin(struct ptd_segment *segment)
+/* Execution stands nowhere yet: only what rows have told so far stays, and where tracing was turned off. */
+static void begin(struct ptd_segment *segment, uint64_t resume_ip)
 {
     struct ptd_progress progress = segment->place.progress;
-    segment->place = (struct ptd_place){
-        .fresh = true, .next_mark = 0, .event_before = PTD_NO_ROW, .event_last = PTD_NO_ROW, .progress = progress};
+    segment->place = (struct ptd_place){.fresh = true, .resume_ip = resume_ip, .event_before = PTD_NO_ROW,
+                                        .event_last = PTD_NO_ROW, .progress = progress};
     segment->mark_count = 0;
     ptd_run_reset(&segment->run);
+}
+
+/* Where tracing was turned off before libipt's segment began it cannot know: its first event may resume there. */
+static void mark_resumed(const struct ptd_cached *cached, struct ptd_rows *rows, size_t first)
+{
+    uint64_t ip = cached->segment.place.resume_ip;
+    if (ip && cached->segment.place.standing == PTD_STANDING_OFF && first < rows->event_count &&
+        rows->event_kind[first] == PTD_EV_ENABLED && rows->event_ip[first] == ip) {
+        rows->event_detail[first] = 1;
+        ptd_set_valid(rows->valid_event_detail, first);
+    }
 }
 
 /* Go on with libipt until its segment is over. Returns 1 when the rows are full, 0, or negative errno. */
 static int step_libipt(struct ptd_cached *cached, struct ptd_rows *rows)
 {
     struct ptd_progress *progress = &cached->segment.place.progress, part;
+    size_t first = rows->event_count;
     int more = ptd_decoder_step(cached->libipt, rows);
+    mark_resumed(cached, rows, first);
+    if (rows->event_count > first)
+        cached->segment.place.resume_ip = 0;
     if (more != 0)
         return more;
     ptd_decoder_progress(cached->libipt, &part);
@@ -244,7 +259,9 @@ static int step_libipt(struct ptd_cached *cached, struct ptd_rows *rows)
         cached->first_block = part.first_block;
     cached->at = cached->handed_end;
     cached->state = cached->at < cached->segment.slice.size ? DECODING : DONE;
-    begin(&cached->segment);
+    progress->off = part.off;
+    progress->off_ip = part.off_ip;
+    begin(&cached->segment, part.off ? part.off_ip : 0);
     return 0;
 }
 
@@ -292,6 +309,8 @@ static int finish(struct ptd_cached *cached)
         return error;
     ptd_segment_no_more(segment, segment->slice.size);
     approve(cached, segment->buffer.filled, &segment->place);
+    segment->place.progress.off = segment->place.standing == PTD_STANDING_OFF && segment->place.resume_ip;
+    segment->place.progress.off_ip = segment->place.resume_ip;
     cached->state = DONE;
     return 0;
 }
@@ -359,7 +378,7 @@ static int cached_init(struct ptd_cached *cached, struct ptd_tables *tables, str
     segment->slice = *slice;
     segment->timing = cpu->mtc_freq || cpu->nom_freq || cpu->cpuid_0x15_eax || cpu->cpuid_0x15_ebx;
     segment->place.progress = (struct ptd_progress){.seq = slice->seq, .tsc = slice->tsc, .first_block = -1};
-    begin(segment);
+    begin(segment, 0);
     segment->steps = ptd_images_steps(segment->images);
     if (!segment->steps || ptd_buffer_init(&segment->buffer) < 0 || ptd_steps_enter(segment->steps, space) < 0)
         return -ENOMEM;

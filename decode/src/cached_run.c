@@ -10,8 +10,22 @@ enum { MAX_BLOCKS_WALKED = 1 << 14 };
 
 static int32_t number_straight(struct ptd_segment *segment, uint64_t ip, const struct ptd_straight *straight)
 {
+    const struct ptd_section *section = ptd_images_section(segment->images, straight->isid);
+    struct ptd_block_row row = {
+        .image = -1,
+        .ip = ip,
+        .last_ip = straight->last_ip,
+        .size = (int32_t)(straight->end - ip),
+        .instructions = (int32_t)straight->instructions,
+        .last = (int8_t)straight->last,
+        .mode = (uint8_t)ptem_64bit,
+    };
+    if (section) {
+        row.image = section->image;
+        row.offset = (int64_t)(ip - section->address + section->offset);
+    }
     int32_t block;
-    int error = ptd_blocks_intern_straight(&segment->tables->blocks, segment->images, ip, straight, &block);
+    int error = ptd_blocks_intern_row(&segment->tables->blocks, &row, &block);
     return error < 0 ? error : block;
 }
 

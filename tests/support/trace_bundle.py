@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from ptweave.data.bundle import Bundle
 from ptweave.data.manifest import Clocks, Cpu, Manifest, State
 from ptweave.data.sideband import SidebandKind, write_sideband
-from ptweave.decode.expand import Expansion, instruction_hash
+from ptweave.decode.expand import Expansion, instruction_hash, table_files
 from ptweave.decode.flow import decode_flow
 
 CLOCKS = Clocks(tsc0=1000, t0_ns=5000, tsc1=4000, t1_ns=6000)
@@ -79,7 +79,7 @@ class Decoded:
     bundle: Bundle
 
     def table(self, name: str) -> pa.Table:
-        return pq.read_table(self.bundle.tables / name / "0.parquet")
+        return pa.concat_tables([pq.read_table(path) for path in table_files(self.bundle.tables / name)])
 
     def rows(self, name: str) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = self.table(name).to_pylist()

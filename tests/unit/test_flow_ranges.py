@@ -192,7 +192,8 @@ def test_an_address_the_code_does_not_lead_to_is_a_gap(tmp_path: Path, code: Cod
 
 def test_an_address_in_the_middle_of_an_instruction_is_a_gap(tmp_path: Path, code: Code) -> None:
     packets = PtWriter().psb_plus().mode_exec().pge(code["start"]).psb_plus(ip=code["start"] + 2, tsc=1)
-    assert [kind for kind, _, _ in decode(tmp_path, code, packets.fup(code["after"]).pgd()).gaps()][0] == "decode_error"
+    gaps = decode(tmp_path, code, packets.fup(code["after"]).pgd()).gaps()
+    assert gaps[0][0] == "decode_error"
 
 
 def test_code_in_circles_that_never_gets_there_is_a_gap(tmp_path: Path, code: Code) -> None:
@@ -241,7 +242,7 @@ def test_a_psb_plus_nothing_can_be_decoded_from_is_not_cut_at(tmp_path: Path, co
     assert sequence(parts) == sequence(whole)
 
 
-# --- against the instruction decoder -----------------------------------------------------------------------------------
+# --- against the instruction decoder ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", range(12))
