@@ -130,6 +130,7 @@ static int meet(struct ptd_segment *segment)
     struct ptd_place *place = &segment->place;
     if (place->standing == PTD_STANDING_WAITS || segment->mark_count == PTD_MARKS)
         return -EILSEQ;
+    bool tip_before = !place->pending && !place->after_event && !segment->run.length;
     if (place->pending && place->timed) {
         segment->marks[segment->mark_count++] = (struct ptd_mark){.bit = place->received, .tsc = place->time};
         place->next_mark = 0; /* a path that ends with the last bit has the event's time */
@@ -141,7 +142,7 @@ static int meet(struct ptd_segment *segment)
     place->last_time = place->time;
     place->last_timed = place->timed;
     place->time_moved = false;
-    return 0;
+    return tip_before ? ptd_segment_note(segment) : 0; /* the path before ended after the event was read */
 }
 
 /* The run ends at an event. Of events in a row only the first is a new moment to libipt. */

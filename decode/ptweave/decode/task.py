@@ -55,6 +55,7 @@ class Decoder(StrEnum):
 class _Functions:
     """A decoder's C functions: as `ptd_decoder_*` in decode/src/api.h."""
 
+    handle: str
     create: Callable[..., int]
     step: Callable[..., int]
     progress: Callable[..., None]
@@ -69,9 +70,9 @@ def chosen(decoder: Decoder) -> Decoder:
 
 def _functions(decoder: Decoder) -> _Functions:
     if chosen(decoder) is Decoder.LIBIPT:
-        return _Functions(lib.ptd_decoder_create, lib.ptd_decoder_step, lib.ptd_decoder_progress,
-                          lib.ptd_decoder_destroy, version=1)
-    return _Functions(lib.ptd_cached_create, lib.ptd_cached_step, lib.ptd_cached_progress,
+        return _Functions("struct ptd_decoder **", lib.ptd_decoder_create, lib.ptd_decoder_step,
+                          lib.ptd_decoder_progress, lib.ptd_decoder_destroy, version=1)
+    return _Functions("struct ptd_cached **", lib.ptd_cached_create, lib.ptd_cached_step, lib.ptd_cached_progress,
                       lib.ptd_cached_destroy, version=1)
 
 
@@ -381,7 +382,7 @@ class Decoding:
             where = ffi.new("struct ptd_slice *", {
                 "packets": whole + part.begin, "size": part.end - part.begin, "offset": part.begin,
                 "seq": sums.seq, "tsc": sums.tsc, "has_stop": part.stop is not None, "stop_ip": part.stop or 0})
-            made = ffi.new("struct ptd_decoder **")
+            made = ffi.new(self._functions.handle)
             _check(self._functions.create(tables, space, self._cpu, where, made), task)
             decoder = own(made[0], self._functions.destroy)
             more, released = 1, part.begin
