@@ -209,6 +209,8 @@ static int hand_over(struct ptd_cached *cached, uint64_t end)
     };
     if (end < slice->size)
         part.has_stop = ptd_psb_ip(slice->packets, slice->size, end, &part.stop_ip) == 1;
+    if (segment->place.standing != PTD_STANDING_OFF)
+        segment->place.resume_ip = 0;
     cached->handed_end = end;
     cached->handed += part.size;
     cached->state = HANDED_OVER;
@@ -226,13 +228,16 @@ static void begin(struct ptd_segment *segment, uint64_t resume_ip)
 }
 
 /* Where tracing was turned off before libipt's segment began it cannot know: its first event may resume there. */
-static void mark_resumed(const struct ptd_cached *cached, struct ptd_rows *rows, size_t first)
+static void mark_resumed(struct ptd_cached *cached, struct ptd_rows *rows, size_t first)
 {
-    uint64_t ip = cached->segment.place.resume_ip;
-    if (ip && cached->segment.place.standing == PTD_STANDING_OFF && first < rows->event_count &&
-        rows->event_kind[first] == PTD_EV_ENABLED && rows->event_ip[first] == ip) {
-        rows->event_detail[first] = 1;
-        ptd_set_valid(rows->valid_event_detail, first);
+    uint64_t *ip = &cached->segment.place.resume_ip;
+    for (size_t i = first; i < rows->event_count && *ip; i++) {
+        if (rows->event_kind[i] == PTD_EV_ENABLED && rows->event_ip[i] == *ip) {
+            rows->event_detail[i] = 1;
+            ptd_set_valid(rows->valid_event_detail, i);
+        }
+        if (rows->event_kind[i] <= PTD_EV_ASYNC_BRANCH || rows->event_kind[i] == PTD_EV_OVERFLOW)
+            *ip = 0;
     }
 }
 
@@ -243,8 +248,6 @@ static int step_libipt(struct ptd_cached *cached, struct ptd_rows *rows)
     size_t first = rows->event_count;
     int more = ptd_decoder_step(cached->libipt, rows);
     mark_resumed(cached, rows, first);
-    if (rows->event_count > first)
-        cached->segment.place.resume_ip = 0;
     if (more != 0)
         return more;
     ptd_decoder_progress(cached->libipt, &part);
@@ -268,21 +271,26 @@ static int step_libipt(struct ptd_cached *cached, struct ptd_rows *rows)
 /* ---- our segments ---- */
 
 /* The segment that began at a PSB is bad: take it back and give it to libipt. */
-static int reject(struct ptd_cached *cached, const struct checkpoint *psb)
+static int reject(struct ptd_cached *cached, const struct checkpoint *psb, int status)
 {
     struct ptd_segment *segment = &cached->segment;
     struct ptd_psb_plus plus;
     int error = go_back(cached, psb);
     if (error == 0 && !segment->place.fresh) {
         /* what led there is good, and is told without the PSB's events: libipt finds those */
-        ptd_psb_plus_read(segment->slice.packets, segment->slice.size, cached->at, segment->timing, &plus);
+        (void)ptd_psb_plus_read(segment->slice.packets, segment->slice.size, cached->at, segment->timing, &plus);
         error = ptd_segment_stop(segment, plus.has_ip, plus.ip);
     }
     if (error < 0)
         return error;
     ptd_segment_no_more(segment, cached->at);
     approve(cached, segment->buffer.filled, &segment->place);
-    return hand_over(cached, next_psb(segment, cached->at));
+    return hand_over(cached, status == -ETIME ? segment->slice.size : next_psb(segment, cached->at));
+}
+
+static bool is_odd(int status)
+{
+    return status == -EILSEQ || status == -ETIME;
 }
 
 /* Keep what is remembered of the code bounded. Returns 0 or -ENOMEM. */
@@ -310,7 +318,7 @@ static int finish(struct ptd_cached *cached)
     ptd_segment_no_more(segment, segment->slice.size);
     approve(cached, segment->buffer.filled, &segment->place);
     segment->place.progress.off = segment->place.standing == PTD_STANDING_OFF && segment->place.resume_ip;
-    segment->place.progress.off_ip = segment->place.resume_ip;
+    segment->place.progress.off_ip = segment->place.progress.off ? segment->place.resume_ip : 0;
     cached->state = DONE;
     return 0;
 }
@@ -325,8 +333,8 @@ static int decode_segment(struct ptd_cached *cached)
         return status;
     remember(cached, cached->next);
     status = ptd_segment_arrive(segment, &offset);
-    if (status == -EILSEQ)
-        return reject(cached, cached->next->place.fresh ? cached->next : cached->before);
+    if (is_odd(status))
+        return reject(cached, cached->next->place.fresh ? cached->next : cached->before, status);
     if (status < 0)
         return status;
     struct checkpoint *arrived = cached->next;
@@ -338,7 +346,7 @@ static int decode_segment(struct ptd_cached *cached)
         cached->at = offset;
     else if (status == 0)
         status = finish(cached);
-    return status == -EILSEQ ? reject(cached, arrived) : status < 0 ? status : 0;
+    return is_odd(status) ? reject(cached, arrived, status) : status < 0 ? status : 0;
 }
 
 int ptd_cached_step(struct ptd_cached *cached, struct ptd_rows *rows)

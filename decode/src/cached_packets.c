@@ -6,6 +6,7 @@
 struct reader {
     const uint8_t *at, *end;
     bool timing;
+    bool after_tsc; /* a TMA may come: to libipt it belongs to the TSC before it */
     struct ptd_psb_plus *plus;
 };
 
@@ -68,9 +69,24 @@ static bool read_vmcs(struct reader *reader)
 
 static bool read_tsc(struct reader *reader)
 {
-    reader->plus->has_tsc = true;
+    reader->plus->has_tsc = reader->after_tsc = true;
     reader->plus->tsc = ptd_packet_bytes(reader->at + 1, 7);
     return true;
+}
+
+static bool read_tma(struct reader *reader)
+{
+    bool good = reader->after_tsc && !reader->timing;
+    reader->after_tsc = false;
+    reader->plus->clocks = reader->timing;
+    return good;
+}
+
+static bool read_mtc(struct reader *reader)
+{
+    reader->after_tsc = false;
+    reader->plus->clocks = reader->timing;
+    return !reader->timing;
 }
 
 /* Read one packet between PSB and PSBEND. Returns its size, 0 when it is none that we know here. */
@@ -86,9 +102,11 @@ static unsigned read_packet(struct reader *reader)
     if (first == PTD_OPC_MODE)
         return left >= 2 && read_mode(reader) ? 2 : 0;
     if (first == PTD_OPC_MTC)
-        return left >= 2 && !reader->timing ? 2 : 0;
-    if ((first & 3) == 3)
-        return reader->timing ? 0 : ptd_packet_cyc(at, reader->end);
+        return left >= 2 && read_mtc(reader) ? 2 : 0;
+    if ((first & 3) == 3) { /* CYC */
+        reader->plus->clocks = true;
+        return 0;
+    }
     if ((first & 0x1F) == PTD_OPC_FUP) {
         unsigned size = ptd_packet_ip(at, reader->end, &reader->plus->last_ip, &reader->plus->has_ip);
         reader->plus->ip = reader->plus->last_ip;
@@ -104,7 +122,7 @@ static unsigned read_packet(struct reader *reader)
     case PTD_EXT_VMCS:
         return left >= PTD_SIZE_VMCS && read_vmcs(reader) ? PTD_SIZE_VMCS : 0;
     case PTD_EXT_TMA:
-        return left >= PTD_SIZE_TMA && !reader->timing ? PTD_SIZE_TMA : 0;
+        return left >= PTD_SIZE_TMA && read_tma(reader) ? PTD_SIZE_TMA : 0;
     default:
         return 0;
     }
@@ -123,6 +141,7 @@ bool ptd_psb_plus_read(const uint8_t *packets, uint64_t size, uint64_t psb, bool
     }
     if (reader.end - reader.at < 2)
         return false;
+    ret->after_tsc = reader.after_tsc;
     ret->psbend = (uint64_t)(reader.at - packets);
     ret->end = ret->psbend + 2;
     for (unsigned i = 0; i < ret->count; i++) {

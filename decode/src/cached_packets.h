@@ -64,18 +64,6 @@ static inline unsigned ptd_packet_ip(const uint8_t *at, const uint8_t *end, uint
     return size;
 }
 
-/* Size of a CYC packet, 0 when it is not complete. */
-static inline unsigned ptd_packet_cyc(const uint8_t *at, const uint8_t *end)
-{
-    unsigned size = 1;
-    for (bool more = at[0] & 4; more; size++) {
-        if ((uint64_t)(end - at) <= size || size == 15)
-            return 0;
-        more = at[size] & 1;
-    }
-    return size;
-}
-
 enum { PTD_PSB_EVENTS = 16 };
 
 /* A PSB+ that the path decoder understands. */
@@ -85,7 +73,8 @@ struct ptd_psb_plus {
     uint64_t last_ip;
     uint64_t ip;     /* where execution stands */
     uint64_t tsc;
-    bool has_ip, has_tsc, has_mode;
+    bool has_ip, has_tsc, has_mode, after_tsc;
+    bool clocks; /* it was given up because of packets whose time depends on what came before */
     unsigned count;
     struct pt_event events[PTD_PSB_EVENTS]; /* in their order */
 };

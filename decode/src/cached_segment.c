@@ -377,7 +377,14 @@ static int take_mode(struct ptd_segment *segment, uint64_t offset, uint8_t paylo
 static void take_tsc(struct ptd_segment *segment, uint64_t tsc)
 {
     segment->place.time = tsc;
-    segment->place.timed = segment->place.time_moved = segment->place.attention = true;
+    segment->place.timed = segment->place.time_moved = segment->place.attention = segment->place.after_tsc = true;
+}
+
+static int take_tma(struct ptd_segment *segment)
+{
+    bool good = segment->place.after_tsc;
+    segment->place.after_tsc = false;
+    return segment->timing ? -ETIME : good ? PTD_SIZE_TMA : -EILSEQ;
 }
 
 /* TIP, TIP.PGE, TIP.PGD or FUP at `at`. Returns its size or an error. */
@@ -409,7 +416,7 @@ static int take_extended(struct ptd_segment *segment, const uint8_t *at, uint64_
             error = take_cbr(segment, offset, at[2]);
         return error < 0 ? error : PTD_SIZE_CBR;
     case PTD_EXT_TMA:
-        return left >= PTD_SIZE_TMA && !segment->timing ? PTD_SIZE_TMA : -EILSEQ;
+        return left >= PTD_SIZE_TMA ? take_tma(segment) : -EILSEQ;
     default:
         return -EILSEQ;
     }
@@ -429,13 +436,11 @@ static int take_other(struct ptd_segment *segment, const uint8_t *at, const uint
         int error = take_mode(segment, offset, at[1]);
         return error < 0 ? error : 2;
     }
-    if (segment->timing)
-        return -EILSEQ;
-    if (at[0] == PTD_OPC_MTC)
-        return left >= 2 ? 2 : -EILSEQ;
-    if ((at[0] & 3) == 3) {
-        unsigned size = ptd_packet_cyc(at, end);
-        return size ? (int)size : -EILSEQ;
+    if ((at[0] & 3) == 3) /* CYC: libipt calibrates with it, whatever it is told about the processor */
+        return -ETIME;
+    if (at[0] == PTD_OPC_MTC && left >= 2) {
+        segment->place.after_tsc = false;
+        return segment->timing ? -ETIME : 2;
     }
     return -EILSEQ;
 }
@@ -530,11 +535,12 @@ int ptd_segment_arrive(struct ptd_segment *segment, uint64_t *offset)
 {
     struct ptd_place *place = &segment->place;
     struct ptd_psb_plus plus;
-    if (place->fup_pending || place->mode_pending ||
-        !ptd_psb_plus_read(segment->slice.packets, segment->slice.size, *offset, segment->timing, &plus))
-        return -EILSEQ;
+    bool read = ptd_psb_plus_read(segment->slice.packets, segment->slice.size, *offset, segment->timing, &plus);
+    if (place->fup_pending || place->mode_pending || !read)
+        return !read && plus.clocks ? -ETIME : -EILSEQ;
     if (plus.has_tsc)
         take_tsc(segment, plus.tsc);
+    place->after_tsc = plus.after_tsc;
     int error = place->fresh ? begin_at(segment, &plus) : 0;
     bool on = place->standing != PTD_STANDING_OFF;
     if (error < 0 || on != plus.has_ip || (on && !plus.has_mode)) /* without an event libipt would not stop there */

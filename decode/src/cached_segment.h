@@ -47,6 +47,7 @@ struct ptd_place {
     bool hold_notes;    /* a TIP is about to be used */
     unsigned idle;      /* steps in a row that used no packet */
     bool timed, last_timed; /* time is known; at the last packet used */
+    bool after_tsc;         /* a TMA may come: to libipt it belongs to the TSC before it */
     bool time_moved;        /* since the last packet used */
     bool note_due;          /* a TIP was used: its time is noted unless an event comes next */
     bool fup_pending;       /* an asynchronous event has begun */
@@ -79,7 +80,8 @@ struct ptd_segment {
 
 /*
  * Decode from the PSB at `*offset` of the slice, which was arrived at, to the next PSB or the slice's end. Returns 1
- * at a PSB, 0 at the end, -EILSEQ when the segment is out of the ordinary, -ENOMEM, -EOVERFLOW.
+ * at a PSB, 0 at the end; -EILSEQ when the segment is out of the ordinary; -ETIME when time in it comes from clocks that
+ * libipt calibrates as it goes, so that all the rest of the slice is to be left to it; -ENOMEM, -EOVERFLOW.
  */
 int ptd_segment_decode(struct ptd_segment *segment, uint64_t *offset);
 
