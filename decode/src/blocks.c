@@ -151,6 +151,19 @@ static int find_or_add(struct ptd_blocks *blocks, struct ptd_space *space, struc
     return 0;
 }
 
+void ptd_blocks_truncate(struct ptd_blocks *blocks, size_t count)
+{
+    /* Last in, first out: nothing was put behind an entry that is taken away. */
+    while (blocks->count > count) {
+        size_t i = --blocks->count;
+        uint64_t slot = hash_of(blocks->ip[i], blocks->last_ip[i], blocks->offset[i],
+                                (uint32_t)blocks->instructions[i], blocks->image[i]) & blocks->table_mask;
+        while (blocks->table[slot] != i + 1)
+            slot = (slot + 1) & blocks->table_mask;
+        blocks->table[slot] = 0;
+    }
+}
+
 int ptd_blocks_intern_row(struct ptd_blocks *blocks, const struct ptd_block_row *row, int32_t *ret)
 {
     struct ptd_block_row copy = *row;

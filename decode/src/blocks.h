@@ -67,6 +67,9 @@ int ptd_blocks_intern_new(struct ptd_blocks *blocks, struct ptd_space *space, co
 /* The number of a block that was decoded and described elsewhere. Returns 0, -ENOMEM or -EOVERFLOW. */
 int ptd_blocks_intern_row(struct ptd_blocks *blocks, const struct ptd_block_row *row, int32_t *ret);
 
+/* Forget the youngest blocks but `count`; nothing that came from ptd_blocks_intern may be among them. */
+void ptd_blocks_truncate(struct ptd_blocks *blocks, size_t count);
+
 static inline uint64_t ptd_block_hash(uint64_t ip, uint64_t end_ip)
 {
     return ptd_mix(ip + (end_ip << 20));

@@ -7,6 +7,7 @@
  * A space borrows the images it was made from. Not thread-safe.
  */
 #include "images.h"
+#include "cached_steps.h"
 #include "walker.h"
 
 #include <errno.h>
@@ -16,12 +17,15 @@ struct ptd_images {
     struct pt_image_section_cache *cache;
     struct ptd_section *sections; /* by isid; image -1: none */
     size_t capacity;
+    struct ptd_steps *steps;
 };
 
 struct ptd_space {
     struct ptd_images *images;
     struct pt_image *image;
     struct ptd_walker *walker;
+    int32_t *sections;
+    size_t section_count;
 };
 
 struct ptd_images *ptd_images_create(void)
@@ -43,6 +47,7 @@ void ptd_images_destroy(struct ptd_images *images)
 {
     if (!images)
         return;
+    ptd_steps_destroy(images->steps);
     pt_iscache_free(images->cache);
     free(images->sections);
     free(images);
@@ -85,6 +90,12 @@ const struct ptd_section *ptd_images_section(const struct ptd_images *images, in
     return &images->sections[isid];
 }
 
+static int ascending(const void *one, const void *other)
+{
+    int32_t a = *(const int32_t *)one, b = *(const int32_t *)other;
+    return (a > b) - (a < b);
+}
+
 static int space_init(struct ptd_space *space, struct ptd_images *images, const int *sections, size_t count)
 {
     space->images = images;
@@ -97,13 +108,21 @@ static int space_init(struct ptd_space *space, struct ptd_images *images, const 
             return error;
     }
     space->walker = ptd_walker_create(space->image);
-    return space->walker ? 0 : -pte_nomem;
+    space->sections = malloc((count ? count : 1) * sizeof *space->sections);
+    if (!space->walker || !space->sections)
+        return -pte_nomem;
+    for (size_t i = 0; i < count; i++)
+        space->sections[i] = sections[i];
+    space->section_count = count;
+    qsort(space->sections, count, sizeof *space->sections, ascending);
+    return 0;
 }
 
 static void space_deinit(struct ptd_space *space)
 {
     ptd_walker_destroy(space->walker);
     pt_image_free(space->image);
+    free(space->sections);
 }
 
 int ptd_space_create(struct ptd_images *images, const int *sections, size_t count, struct ptd_space **ret)
@@ -133,9 +152,22 @@ struct pt_image *ptd_space_image(const struct ptd_space *space)
     return space->image;
 }
 
-const struct ptd_images *ptd_space_images(const struct ptd_space *space)
+struct ptd_images *ptd_space_images(const struct ptd_space *space)
 {
     return space->images;
+}
+
+const int32_t *ptd_space_sections(const struct ptd_space *space, size_t *count)
+{
+    *count = space->section_count;
+    return space->sections;
+}
+
+struct ptd_steps *ptd_images_steps(struct ptd_images *images)
+{
+    if (!images->steps)
+        images->steps = ptd_steps_create();
+    return images->steps;
 }
 
 struct ptd_walker *ptd_space_walker(struct ptd_space *space)

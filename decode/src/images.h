@@ -17,8 +17,14 @@ struct ptd_section {
 /* The section libipt calls `isid`; NULL when there is none. */
 const struct ptd_section *ptd_images_section(const struct ptd_images *images, int isid);
 
+/* The sections of a space, ascending; they live as long as it does. */
+const int32_t *ptd_space_sections(const struct ptd_space *space, size_t *count);
+
+/* What the path decoder remembers of the code, made when first asked for; NULL: out of memory. */
+struct ptd_steps *ptd_images_steps(struct ptd_images *images);
+
 struct pt_image *ptd_space_image(const struct ptd_space *space);
-const struct ptd_images *ptd_space_images(const struct ptd_space *space);
+struct ptd_images *ptd_space_images(const struct ptd_space *space);
 
 /* The space's instruction walker. */
 struct ptd_walker *ptd_space_walker(struct ptd_space *space);

@@ -140,6 +140,20 @@ static int add(struct ptd_paths *paths, const struct ptd_run *run, const int32_t
     return 0;
 }
 
+void ptd_paths_truncate(struct ptd_paths *paths, size_t count)
+{
+    /* Last in, first out: nothing was put behind an entry that is taken away. */
+    while (paths->count > count) {
+        size_t i = --paths->count;
+        uint64_t slot = ptd_mix(paths->hashes[i]) & paths->table_mask;
+        while (paths->table[slot].path_plus_1 != i + 1)
+            slot = (slot + 1) & paths->table_mask;
+        paths->table[slot] = (struct ptd_path_entry){0};
+    }
+    paths->block_count = (size_t)paths->starts[count];
+    paths->decisions_limit = decisions_limit(count);
+}
+
 int ptd_paths_intern(struct ptd_paths *paths, const struct ptd_run *run, const int32_t *instructions,
                      const int8_t *last, int32_t *ret)
 {

@@ -59,6 +59,9 @@ static inline void ptd_run_append(struct ptd_run *run, int32_t block)
     run->blocks[run->length++] = block;
 }
 
+/* Forget the youngest paths but `count`. */
+void ptd_paths_truncate(struct ptd_paths *paths, size_t count);
+
 /*
  * The number of the path `run` is; `instructions` and `last` are the blocks' columns, read when the path is new.
  * Returns 0, -ENOMEM or -EOVERFLOW.

@@ -9,6 +9,9 @@
 struct ptd_tables {
     struct ptd_blocks blocks;
     struct ptd_paths paths;
+    /* by what the steps of the path decoder know which of their numbers are these tables' */
+    uint32_t generation;
+    uint16_t stamp;
 };
 
 #endif

@@ -9,7 +9,6 @@
  */
 #include "walker.h"
 
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,8 +69,8 @@ static uint8_t mode_payload(enum pt_exec_mode mode)
     return mode == ptem_64bit ? 1 : mode == ptem_32bit ? 2 : 0;
 }
 
-/* The opcode bytes after prefixes: one, or two of the 0F map. */
-static void opcode_of(const struct pt_insn *insn, uint8_t *opcode, uint8_t *second)
+/* The opcode bytes after prefixes: one, or two of the 0F map. Returns how many bytes the prefixes take. */
+static uint8_t opcode_of(const struct pt_insn *insn, uint8_t *opcode, uint8_t *second)
 {
     uint8_t i = 0;
     for (; i + 1 < insn->size; i++) {
@@ -84,6 +83,7 @@ static void opcode_of(const struct pt_insn *insn, uint8_t *opcode, uint8_t *seco
     }
     *opcode = insn->raw[i];
     *second = i + 1 < insn->size ? insn->raw[i + 1] : 0;
+    return i;
 }
 
 static enum ptd_class class_of(const struct pt_insn *insn)
@@ -146,4 +146,67 @@ int ptd_walker_walk(struct ptd_walker *walker, uint64_t ip, enum pt_exec_mode mo
             break;
     }
     return 0;
+}
+
+/* Where a direct branch leads: its displacement is what follows the opcode. False for a form we do not know. */
+static bool target_of(const struct pt_insn *insn, uint64_t *target)
+{
+    uint8_t opcode, second, prefixes = opcode_of(insn, &opcode, &second);
+    int at = prefixes + (opcode == 0x0F ? 2 : 1), width = insn->size - at;
+    uint64_t next = insn->ip + insn->size;
+    if (width == 1) {
+        *target = next + (uint64_t)(int64_t)(int8_t)insn->raw[at];
+    } else if (width == 4) {
+        int32_t displacement;
+        memcpy(&displacement, insn->raw + at, sizeof displacement);
+        *target = next + (uint64_t)(int64_t)displacement;
+    } else {
+        return false;
+    }
+    return true;
+}
+
+static bool moves_to_cr(const struct pt_insn *insn)
+{
+    uint8_t opcode, second;
+    opcode_of(insn, &opcode, &second);
+    return opcode == 0x0F && second == 0x22;
+}
+
+/* Add one instruction. Returns 1 when the walk ends with it, 0 when it goes on, or an error. */
+static int straight_add(struct ptd_straight *ret, const struct pt_insn *insn)
+{
+    if (insn->truncated || moves_to_cr(insn) || ret->instructions == PTD_STRAIGHT_MAX)
+        return -pte_not_supported;
+    ret->isid = insn->isid;
+    ret->instructions++;
+    ret->last_ip = insn->ip;
+    ret->end = insn->ip + insn->size;
+    ret->last = class_of(insn);
+    ret->call = insn->iclass == ptic_call || insn->iclass == ptic_far_call;
+    if (ret->last == PTD_COND_JUMP || ret->last == PTD_JUMP || ret->last == PTD_CALL)
+        if (!target_of(insn, &ret->target))
+            return -pte_not_supported;
+    return ret->last != PTD_OTHER;
+}
+
+int ptd_walker_straight(struct ptd_walker *walker, uint64_t ip, uint64_t stop, struct ptd_straight *ret)
+{
+    *ret = (struct ptd_straight){.end = ip, .last = PTD_OTHER};
+    int status = start(walker, ip, ptem_64bit);
+    if (status < 0)
+        return status;
+    for (;;) {
+        if (ret->instructions && ret->end == stop)
+            return 0;
+        struct pt_insn insn;
+        status = pt_insn_next(walker->decoder, &insn, sizeof insn);
+        if (insn.iclass == ptic_error || !insn.size)
+            return status < 0 ? status : -pte_bad_insn;
+        if (ret->instructions && insn.isid != ret->isid) /* libipt's blocks do not cross sections */
+            return 0;
+        status = straight_add(ret, &insn);
+        if (status != 0)
+            return status < 0 ? status : 0;
+    }
 }

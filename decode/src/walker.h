@@ -6,6 +6,7 @@
 #include "api.h"
 
 #include <intel-pt.h>
+#include <stdbool.h>
 
 struct ptd_walker;
 
@@ -26,5 +27,25 @@ void ptd_walker_destroy(struct ptd_walker *walker);
  */
 int ptd_walker_walk(struct ptd_walker *walker, uint64_t ip, enum pt_exec_mode mode, uint32_t instructions,
                     uint8_t *lengths, struct ptd_walk *ret);
+
+/* Straight code up to and with a branch, or up to the end of its section, or to an address. */
+struct ptd_straight {
+    uint32_t instructions;
+    int isid;            /* the section all of it lies in */
+    uint64_t last_ip;    /* address of the last instruction */
+    uint64_t end;        /* address after it */
+    uint64_t target;     /* where a direct branch leads */
+    enum ptd_class last; /* PTD_OTHER: it goes on at `end` */
+    bool call;           /* the last instruction is a near or far call */
+};
+
+enum { PTD_STRAIGHT_MAX = 60000 }; /* instructions; libipt's blocks hold 65535, and split longer code */
+
+/*
+ * Walk 64-bit code from `ip` to the first branch, or to `stop` if that comes first (0: nowhere). Returns 0, libipt's
+ * error of an instruction that could not be decoded, or -pte_not_supported for code that only libipt can be asked
+ * about: instructions across two sections, moves to CR3, blocks without end.
+ */
+int ptd_walker_straight(struct ptd_walker *walker, uint64_t ip, uint64_t stop, struct ptd_straight *ret);
 
 #endif

@@ -59,6 +59,7 @@ class Decoder(StrEnum):
 class _Functions:
     """A decoder's C functions: as `ptd_decoder_*` in decode/src/api.h."""
 
+    handle: str
     create: Callable[..., int]
     step: Callable[..., int]
     progress: Callable[..., None]
@@ -67,18 +68,16 @@ class _Functions:
 
 
 def chosen(decoder: Decoder) -> Decoder:
-    """The decoder that is meant. Raises BadInput for one that is not there."""
-    if decoder is Decoder.PATHS:
-        raise BadInput("the path decoder is not part of this version", where="--decoder paths",
-                       remedy="use --decoder libipt")
-    return Decoder.LIBIPT
+    """The decoder that is meant."""
+    return Decoder.PATHS if decoder is Decoder.AUTO else decoder
 
 
 def _functions(decoder: Decoder) -> _Functions:
     if chosen(decoder) is Decoder.LIBIPT:
-        return _Functions(lib.ptd_decoder_create, lib.ptd_decoder_step, lib.ptd_decoder_progress,
-                          lib.ptd_decoder_destroy, version=1)
-    raise AssertionError(decoder)
+        return _Functions("struct ptd_decoder **", lib.ptd_decoder_create, lib.ptd_decoder_step,
+                          lib.ptd_decoder_progress, lib.ptd_decoder_destroy, version=1)
+    return _Functions("struct ptd_cached **", lib.ptd_cached_create, lib.ptd_cached_step, lib.ptd_cached_progress,
+                      lib.ptd_cached_destroy, version=1)
 
 
 @dataclass(frozen=True)
@@ -440,7 +439,7 @@ class Decoding:
                 "packets": whole + part.begin, "size": part.end - part.begin, "offset": part.begin,
                 "seq": sums.seq, "tsc": sums.tsc, "has_stop": part.stop is not None, "stop_ip": part.stop or 0,
                 "switches": switches.handle, "switch_count": len(switches.all)})
-            made = ffi.new("struct ptd_decoder **")
+            made = ffi.new(self._functions.handle)
             _check(self._functions.create(tables, space, self._cpu, where, made), task)
             decoder = own(made[0], self._functions.destroy)
             more, released = 1, part.begin
