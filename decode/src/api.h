@@ -67,7 +67,9 @@ enum ptd_reason {
     PTD_WHY_NO_PSB_YET = 1001, /* bytes before the first PSB */
     PTD_WHY_NO_PSB = 1002,     /* no PSB at all */
     PTD_WHY_CUT_PACKET = 1003, /* the last packet is not complete */
-    PTD_WHY_NO_PROGRESS = 1004 /* the code runs in circles without a branch while packets remain */
+    PTD_WHY_NO_PROGRESS = 1004, /* the code runs in circles without a branch while packets remain */
+    PTD_WHY_STOP_MISSED = 1005, /* the code does not lead to where the next PSB says that execution stood */
+    PTD_WHY_STOP_WHILE_OFF = 1006 /* tracing was off, and the next PSB says that execution stood somewhere */
 };
 
 /* ---- columns ---- */
@@ -110,6 +112,22 @@ struct ptd_rows {
     uint64_t *gap_ip;
     uint8_t *valid_gap_ip;
     int32_t *gap_reason;
+
+    /*
+     * Where the rows begin to belong to another thread: a piece is everything from here to the next piece. Rows are
+     * counted in this batch, blocks, instructions and branches as in ptd_progress.
+     */
+    size_t piece_count;
+    size_t piece_capacity;
+    int32_t *piece_thread; /* -1: nobody's who is asked for */
+    uint64_t *piece_tsc;   /* when it begins; pieces of a thread are put in the order of it */
+    int64_t *piece_flow;
+    int64_t *piece_clock;
+    int64_t *piece_event;
+    int64_t *piece_gap;
+    int64_t *piece_seq;
+    uint64_t *piece_instructions;
+    uint64_t *piece_branches;
 };
 
 /* Room for `flow` paths and as much of the rest as they can need. NULL: out of memory. */
@@ -183,6 +201,30 @@ struct ptd_paths_view {
 void ptd_tables_blocks(const struct ptd_tables *tables, struct ptd_blocks_view *ret);
 void ptd_tables_paths(const struct ptd_tables *tables, struct ptd_paths_view *ret);
 
+/* ---- results put together ---- */
+
+/*
+ * Take over the blocks and paths of a task, whose columns are given: what is not there yet is added in the order of
+ * the task's numbers. `block_map` and `path_map` (as long as the columns) become the numbers in `tables`.
+ * Returns 0, -ERANGE for columns that contradict themselves, -ENOMEM or -EOVERFLOW.
+ */
+int ptd_tables_take(struct ptd_tables *tables, const struct ptd_blocks_view *blocks,
+                    const struct ptd_paths_view *paths, int32_t *block_map, int32_t *path_map);
+
+/* A task's path numbers in the numbers of the whole, and how many blocks its paths have. */
+struct ptd_renumbering {
+    size_t count;
+    const int32_t *map;
+    const int32_t *length;
+};
+
+/*
+ * Renumber `count` rows of a task's flow, the first of which has `seq` blocks before it.
+ * Returns the blocks up to their end, or -ERANGE for a path there is none of.
+ */
+int64_t ptd_renumber_flow(const struct ptd_renumbering *numbers, const int32_t *flow, size_t count, int64_t seq,
+                          int32_t *ret_path, int64_t *ret_seq);
+
 /* ---- flow ---- */
 
 /* A processor's identity and timing, as libipt wants them; all zero: packets of the architecture, without errata. */
@@ -197,13 +239,19 @@ struct ptd_cpu {
     uint32_t cpuid_0x15_ebx;
 };
 
-/* Where a slice of a trace lies, and what its thread's flow had come to before it. */
+/*
+ * Where a slice of a trace lies, and what its thread's flow had come to before it. When it ends at a PSB whose PSB+
+ * says where execution stood, that is `stop_ip`: decoding stops before the first instruction there, at which the
+ * next slice begins.
+ */
 struct ptd_slice {
     const uint8_t *packets;
     uint64_t size;
     uint64_t offset; /* of its first byte in the trace */
     int64_t seq;
     uint64_t tsc;
+    uint8_t has_stop;
+    uint64_t stop_ip;
 };
 
 /* How far a decoder is. */
@@ -215,6 +263,8 @@ struct ptd_progress {
     uint64_t branches;
     uint64_t lost; /* bytes of the slice not decoded */
     int32_t first_block; /* first block of the slice, -1 none */
+    uint8_t off;         /* at the end of the slice: its packets turned tracing off, and off_ip is known */
+    uint64_t off_ip;     /* where execution would have gone on; where it is turned on again, it resumes */
 };
 
 struct ptd_decoder;
@@ -230,6 +280,17 @@ void ptd_decoder_destroy(struct ptd_decoder *decoder);
 /* Decode until the slice ends (0) or a column is full (1: come again with new rows); -ENOMEM, -EOVERFLOW. */
 int ptd_decoder_step(struct ptd_decoder *decoder, struct ptd_rows *rows);
 void ptd_decoder_progress(const struct ptd_decoder *decoder, struct ptd_progress *ret);
+
+/* ---- PSBs ---- */
+
+/* Offset of the first PSB that begins at `from` or later; UINT64_MAX: none. */
+uint64_t ptd_psb_after(const uint8_t *packets, uint64_t size, uint64_t from);
+
+/*
+ * Where execution stood at the PSB at `psb`: 1 and the address in its PSB+'s FUP; 0 when there is none (tracing was
+ * off, or was only turned on by the packets right behind it); -1 when the PSB+ is malformed or not complete.
+ */
+int ptd_psb_ip(const uint8_t *packets, uint64_t size, uint64_t psb, uint64_t *ip);
 
 /* ---- helpers ---- */
 

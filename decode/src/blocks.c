@@ -17,13 +17,6 @@
 
 enum { FIRST_CAPACITY = 1024 };
 
-/* Where a block lies and how far it goes. */
-struct identity {
-    int32_t image;
-    int64_t offset;
-    const struct pt_block *block;
-};
-
 int ptd_blocks_init(struct ptd_blocks *blocks)
 {
     memset(blocks, 0, sizeof *blocks);
@@ -92,69 +85,76 @@ static int grow_table(struct ptd_blocks *blocks)
     return 0;
 }
 
-static int same(const struct ptd_blocks *blocks, size_t i, const struct identity *identity)
+static int same(const struct ptd_blocks *blocks, size_t i, const struct ptd_block_row *row)
 {
-    return blocks->ip[i] == identity->block->ip && blocks->last_ip[i] == identity->block->end_ip &&
-           blocks->offset[i] == identity->offset && blocks->image[i] == identity->image &&
-           blocks->instructions[i] == identity->block->ninsn && blocks->mode[i] == (uint8_t)identity->block->mode;
+    return blocks->ip[i] == row->ip && blocks->last_ip[i] == row->last_ip && blocks->offset[i] == row->offset &&
+           blocks->image[i] == row->image && blocks->instructions[i] == row->instructions &&
+           blocks->mode[i] == row->mode;
 }
 
 /* A block's size and the class of its last instruction, by decoding that instruction. */
-static void describe(struct ptd_space *space, const struct pt_block *block, int32_t *size, int8_t *last)
+static void describe(struct ptd_space *space, struct ptd_block_row *row)
 {
     struct ptd_walk walk;
-    if (ptd_walker_walk(ptd_space_walker(space), block->end_ip, block->mode, 1, NULL, &walk) < 0) {
-        *size = (int32_t)(block->end_ip - block->ip); /* not decodable on its own: up to the last instruction */
-        *last = PTD_OTHER;
+    if (ptd_walker_walk(ptd_space_walker(space), row->last_ip, (enum pt_exec_mode)row->mode, 1, NULL, &walk) < 0) {
+        row->size = (int32_t)(row->last_ip - row->ip); /* not decodable on its own: up to the last instruction */
+        row->last = PTD_OTHER;
         return;
     }
-    *size = (int32_t)(walk.end - block->ip);
-    *last = (int8_t)walk.last;
+    row->size = (int32_t)(walk.end - row->ip);
+    row->last = (int8_t)walk.last;
 }
 
-static int add(struct ptd_blocks *blocks, struct ptd_space *space, const struct identity *identity)
+static int add(struct ptd_blocks *blocks, const struct ptd_block_row *row)
 {
     if (blocks->count == blocks->capacity) {
         int error = grow_columns(blocks);
         if (error < 0)
             return error;
     }
-    const struct pt_block *block = identity->block;
     size_t i = blocks->count;
-    blocks->image[i] = identity->image;
-    blocks->offset[i] = identity->offset;
-    blocks->ip[i] = block->ip;
-    blocks->last_ip[i] = block->end_ip;
-    blocks->instructions[i] = block->ninsn;
-    blocks->mode[i] = (uint8_t)block->mode;
-    describe(space, block, &blocks->size[i], &blocks->last[i]);
+    blocks->image[i] = row->image;
+    blocks->offset[i] = row->offset;
+    blocks->ip[i] = row->ip;
+    blocks->last_ip[i] = row->last_ip;
+    blocks->size[i] = row->size;
+    blocks->instructions[i] = row->instructions;
+    blocks->last[i] = row->last;
+    blocks->mode[i] = row->mode;
     blocks->count++;
     return 0;
 }
 
-static int find_or_add(struct ptd_blocks *blocks, struct ptd_space *space, const struct identity *identity,
-                       int32_t *ret)
+/* Find a block, or add it; one that is new is described first when `space` is not NULL. */
+static int find_or_add(struct ptd_blocks *blocks, struct ptd_space *space, struct ptd_block_row *row, int32_t *ret)
 {
     if (2 * blocks->count > blocks->table_mask) {
         int error = grow_table(blocks);
         if (error < 0)
             return error;
     }
-    const struct pt_block *block = identity->block;
-    uint64_t slot = hash_of(block->ip, block->end_ip, identity->offset, block->ninsn, identity->image) &
+    uint64_t slot = hash_of(row->ip, row->last_ip, row->offset, (uint32_t)row->instructions, row->image) &
                     blocks->table_mask;
     for (; blocks->table[slot]; slot = (slot + 1) & blocks->table_mask) {
-        if (same(blocks, blocks->table[slot] - 1, identity)) {
+        if (same(blocks, blocks->table[slot] - 1, row)) {
             *ret = (int32_t)(blocks->table[slot] - 1);
             return 0;
         }
     }
-    int error = add(blocks, space, identity);
+    if (space)
+        describe(space, row);
+    int error = add(blocks, row);
     if (error < 0)
         return error;
     blocks->table[slot] = (uint32_t)blocks->count;
     *ret = (int32_t)(blocks->count - 1);
     return 0;
+}
+
+int ptd_blocks_intern_row(struct ptd_blocks *blocks, const struct ptd_block_row *row, int32_t *ret)
+{
+    struct ptd_block_row copy = *row;
+    return find_or_add(blocks, NULL, &copy, ret);
 }
 
 static struct ptd_block_hit *free_entry(struct ptd_block_hit *hits, uint64_t mask, uint64_t ip, uint64_t end_ip)
@@ -186,13 +186,19 @@ int ptd_blocks_intern_new(struct ptd_blocks *blocks, struct ptd_space *space, co
                           const struct ptd_block_hit **ret)
 {
     const struct ptd_section *section = ptd_images_section(ptd_space_images(space), block->isid);
-    struct identity identity = {.image = -1, .offset = 0, .block = block};
+    struct ptd_block_row row = {
+        .image = -1,
+        .ip = block->ip,
+        .last_ip = block->end_ip,
+        .instructions = block->ninsn,
+        .mode = (uint8_t)block->mode,
+    };
     if (section) {
-        identity.image = section->image;
-        identity.offset = (int64_t)(block->ip - section->address + section->offset);
+        row.image = section->image;
+        row.offset = (int64_t)(block->ip - section->address + section->offset);
     }
     int32_t number;
-    int error = find_or_add(blocks, space, &identity, &number);
+    int error = find_or_add(blocks, space, &row, &number);
     if (error == 0 && 2 * blocks->hits_count > blocks->hits_mask)
         error = grow_hits(blocks);
     if (error < 0)

@@ -11,7 +11,7 @@
 #include <string.h>
 
 /* A slice of flow has far fewer events than paths; a batch ends when any of its columns is full. */
-enum { EVENTS_PER_FLOW = 4, GAPS_PER_FLOW = 16 };
+enum { EVENTS_PER_FLOW = 4, GAPS_PER_FLOW = 16, PIECES_PER_FLOW = 64 };
 
 static size_t at_least(size_t rows, size_t minimum)
 {
@@ -24,6 +24,7 @@ static int rows_init(struct ptd_rows *rows, size_t flow)
     rows->clock_capacity = at_least(flow, 64);
     rows->event_capacity = at_least(flow / EVENTS_PER_FLOW, 64);
     rows->gap_capacity = at_least(flow / GAPS_PER_FLOW, 64);
+    rows->piece_capacity = at_least(flow / PIECES_PER_FLOW, 64);
 
     rows->flow_seq = calloc(rows->flow_capacity, sizeof *rows->flow_seq);
     rows->flow_path = calloc(rows->flow_capacity, sizeof *rows->flow_path);
@@ -52,11 +53,24 @@ static int rows_init(struct ptd_rows *rows, size_t flow)
     rows->valid_gap_ip = calloc(gaps / 8 + 1, 1);
     rows->gap_reason = calloc(gaps, sizeof *rows->gap_reason);
 
+    size_t pieces = rows->piece_capacity;
+    rows->piece_thread = calloc(pieces, sizeof *rows->piece_thread);
+    rows->piece_tsc = calloc(pieces, sizeof *rows->piece_tsc);
+    rows->piece_flow = calloc(pieces, sizeof *rows->piece_flow);
+    rows->piece_clock = calloc(pieces, sizeof *rows->piece_clock);
+    rows->piece_event = calloc(pieces, sizeof *rows->piece_event);
+    rows->piece_gap = calloc(pieces, sizeof *rows->piece_gap);
+    rows->piece_seq = calloc(pieces, sizeof *rows->piece_seq);
+    rows->piece_instructions = calloc(pieces, sizeof *rows->piece_instructions);
+    rows->piece_branches = calloc(pieces, sizeof *rows->piece_branches);
+
     return rows->flow_seq && rows->flow_path && rows->clock_seq && rows->clock_tsc && rows->event_seq &&
            rows->event_tsc && rows->event_kind && rows->event_ip && rows->event_target && rows->event_offset &&
            rows->event_detail && rows->valid_event_ip && rows->valid_event_target && rows->valid_event_detail &&
            rows->gap_seq && rows->gap_tsc && rows->gap_kind && rows->gap_bytes && rows->gap_offset &&
-           rows->gap_ip && rows->valid_gap_ip && rows->gap_reason;
+           rows->gap_ip && rows->valid_gap_ip && rows->gap_reason && rows->piece_thread && rows->piece_tsc &&
+           rows->piece_flow && rows->piece_clock && rows->piece_event && rows->piece_gap && rows->piece_seq &&
+           rows->piece_instructions && rows->piece_branches;
 }
 
 static void rows_deinit(struct ptd_rows *rows)
@@ -83,6 +97,15 @@ static void rows_deinit(struct ptd_rows *rows)
     free(rows->gap_ip);
     free(rows->valid_gap_ip);
     free(rows->gap_reason);
+    free(rows->piece_thread);
+    free(rows->piece_tsc);
+    free(rows->piece_flow);
+    free(rows->piece_clock);
+    free(rows->piece_event);
+    free(rows->piece_gap);
+    free(rows->piece_seq);
+    free(rows->piece_instructions);
+    free(rows->piece_branches);
 }
 
 struct ptd_rows *ptd_rows_create(size_t flow)
@@ -111,14 +134,15 @@ void ptd_rows_clear(struct ptd_rows *rows)
     memset(rows->valid_event_target, 0, rows->event_count / 8 + 1);
     memset(rows->valid_event_detail, 0, rows->event_count / 8 + 1);
     memset(rows->valid_gap_ip, 0, rows->gap_count / 8 + 1);
-    rows->flow_count = rows->clock_count = rows->event_count = rows->gap_count = 0;
+    rows->flow_count = rows->clock_count = rows->event_count = rows->gap_count = rows->piece_count = 0;
 }
 
 void ptd_rows_clock(struct ptd_rows *rows, int64_t seq, uint64_t tsc)
 {
     size_t n = rows->clock_count;
     /* Of many moments at one block only the first and the last say something about the blocks around it. */
-    if (n >= 2 && rows->clock_seq[n - 1] == seq && rows->clock_seq[n - 2] == seq)
+    size_t first = rows->piece_count ? (size_t)rows->piece_clock[rows->piece_count - 1] : 0;
+    if (n >= first + 2 && rows->clock_seq[n - 1] == seq && rows->clock_seq[n - 2] == seq)
         n--;
     rows->clock_seq[n] = seq;
     rows->clock_tsc[n] = tsc;
@@ -159,6 +183,20 @@ void ptd_rows_gap(struct ptd_rows *rows, const struct ptd_gap_row *gap)
         rows->gap_ip[n] = gap->ip;
         ptd_set_valid(rows->valid_gap_ip, n);
     }
+}
+
+void ptd_rows_piece(struct ptd_rows *rows, int32_t thread, uint64_t tsc, const struct ptd_progress *progress)
+{
+    size_t n = rows->piece_count++;
+    rows->piece_thread[n] = thread;
+    rows->piece_tsc[n] = tsc;
+    rows->piece_flow[n] = (int64_t)rows->flow_count;
+    rows->piece_clock[n] = (int64_t)rows->clock_count;
+    rows->piece_event[n] = (int64_t)rows->event_count;
+    rows->piece_gap[n] = (int64_t)rows->gap_count;
+    rows->piece_seq[n] = progress->seq;
+    rows->piece_instructions[n] = progress->instructions;
+    rows->piece_branches[n] = progress->branches;
 }
 
 void ptd_to_ns(const uint64_t *tsc, size_t count, uint64_t tsc0, int64_t t0, int64_t span_tsc, int64_t span_ns,

@@ -36,7 +36,8 @@ static inline bool ptd_rows_have_room(const struct ptd_rows *rows)
     return rows->flow_count + PTD_ROWS_SLACK <= rows->flow_capacity &&
            rows->clock_count + PTD_ROWS_SLACK <= rows->clock_capacity &&
            rows->event_count + PTD_ROWS_SLACK <= rows->event_capacity &&
-           rows->gap_count + PTD_ROWS_SLACK <= rows->gap_capacity;
+           rows->gap_count + PTD_ROWS_SLACK <= rows->gap_capacity &&
+           rows->piece_count + PTD_ROWS_SLACK <= rows->piece_capacity;
 }
 
 static inline void ptd_set_valid(uint8_t *bitmap, size_t row)
@@ -53,5 +54,11 @@ static inline void ptd_rows_flow(struct ptd_rows *rows, int64_t seq, int32_t pat
 void ptd_rows_clock(struct ptd_rows *rows, int64_t seq, uint64_t tsc);
 void ptd_rows_event(struct ptd_rows *rows, const struct ptd_event_row *event);
 void ptd_rows_gap(struct ptd_rows *rows, const struct ptd_gap_row *gap);
+
+/*
+ * A piece begins: what is appended from now on is `thread`'s, from `tsc` on. No run of blocks may be open (cut it
+ * first); `progress` says what was counted up to now.
+ */
+void ptd_rows_piece(struct ptd_rows *rows, int32_t thread, uint64_t tsc, const struct ptd_progress *progress);
 
 #endif

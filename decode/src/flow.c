@@ -8,6 +8,10 @@
  * PSBs, and where decoding stopped. After an error the decoder looks for the next PSB; what lies between is a gap,
  * counted to the byte: bytes of a slice = bytes decoded + bytes in gaps, always.
  *
+ * Where a slice ends at a PSB, its last packet is not yet the end: execution went on, through code that needs no
+ * packet, to the address in the PSB+ (slice.stop_ip), where the next slice begins. libipt says pts_eos as soon as
+ * the last packet is used up, so that what it decodes from then on is that tail and nothing else.
+ *
  * A decoder borrows the packets, the space and the tables. Not thread-safe.
  */
 #include "api.h"
@@ -15,6 +19,7 @@
 #include "events.h"
 #include "psb.h"
 #include "tables.h"
+#include "walker.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -32,6 +37,7 @@ enum { MAX_READ_AHEAD = 1 << 16 };
 enum state {
     SYNCHRONISING, /* looking for the next PSB */
     RUNNING,
+    STOPPING, /* no packet is left: on to the address at which the next slice begins */
     DONE
 };
 
@@ -55,6 +61,10 @@ struct ptd_decoder {
     uint64_t boundary;        /* the same, where a packet is known to begin */
     uint64_t ahead;           /* offset of a PSB read while failing, 0 none: decoding can go on there */
     uint32_t without_packet;  /* blocks since the last one that used a packet */
+    uint32_t sure;            /* blocks of the run up to and with the last one that used a packet */
+    bool overflowed;          /* the last event was an overflow: what comes after is not known to be the same */
+    struct pt_block held;     /* the beginning of a block of which more may come; no instructions: there is none */
+    uint64_t held_end;        /* the address after it */
     struct open_gap gap;
     struct ptd_run run;
 };
@@ -90,27 +100,6 @@ static void note_time(struct ptd_decoder *decoder, struct ptd_rows *rows)
 
 /* ---- paths ---- */
 
-/* End the run: number it, write its row. Returns 0 or negative errno. */
-static int cut(struct ptd_decoder *decoder, struct ptd_rows *rows)
-{
-    struct ptd_run *run = &decoder->run;
-    if (!run->length)
-        return 0;
-    struct ptd_tables *tables = decoder->tables;
-    int32_t path;
-    int error = ptd_paths_intern(&tables->paths, run, tables->blocks.instructions, tables->blocks.last, &path);
-    if (error < 0)
-        return error;
-    ptd_rows_flow(rows, decoder->progress.seq, path);
-    if (decoder->progress.first_block < 0)
-        decoder->progress.first_block = run->blocks[0];
-    decoder->progress.seq += run->length;
-    decoder->progress.instructions += (uint32_t)tables->paths.instructions[path];
-    decoder->progress.branches += (uint32_t)tables->paths.branches[path];
-    ptd_run_reset(run);
-    return 0;
-}
-
 /* Append a block; true when the run is to be cut after it. */
 static bool append(struct ptd_decoder *decoder, const struct ptd_block_hit *hit)
 {
@@ -120,6 +109,7 @@ static bool append(struct ptd_decoder *decoder, const struct ptd_block_hit *hit)
     case PTD_COND_JUMP:
     case PTD_RETURN:
         decoder->without_packet = 0;
+        decoder->sure = run->length;
         return ++run->decisions >= decoder->tables->paths.decisions_limit || run->length == PATH_MAX_BLOCKS;
     case PTD_IND_JUMP:
     case PTD_IND_CALL:
@@ -131,6 +121,130 @@ static bool append(struct ptd_decoder *decoder, const struct ptd_block_hit *hit)
         decoder->without_packet++;
         return run->length == PATH_MAX_BLOCKS;
     }
+}
+
+/* Append the block that is held, if any. Returns 1 when the run is to be cut after it, 0 or negative errno. */
+static int release(struct ptd_decoder *decoder)
+{
+    struct pt_block *held = &decoder->held;
+    if (!held->ninsn)
+        return 0;
+    const struct ptd_block_hit *hit;
+    int error = ptd_blocks_intern(&decoder->tables->blocks, decoder->space, held, &hit);
+    if (error < 0)
+        return error;
+    held->ninsn = 0;
+    return append(decoder, hit);
+}
+
+/* End the run: number it, write its row. Returns 0 or negative errno. */
+static int cut(struct ptd_decoder *decoder, struct ptd_rows *rows)
+{
+    struct ptd_run *run = &decoder->run;
+    int error = release(decoder);
+    if (error < 0 || !run->length)
+        return error < 0 ? error : 0;
+    struct ptd_tables *tables = decoder->tables;
+    int32_t path;
+    error = ptd_paths_intern(&tables->paths, run, tables->blocks.instructions, tables->blocks.last, &path);
+    if (error < 0)
+        return error;
+    ptd_rows_flow(rows, decoder->progress.seq, path);
+    if (decoder->progress.first_block < 0)
+        decoder->progress.first_block = run->blocks[0];
+    decoder->progress.seq += run->length;
+    decoder->progress.instructions += (uint32_t)tables->paths.instructions[path];
+    decoder->progress.branches += (uint32_t)tables->paths.branches[path];
+    ptd_run_reset(run);
+    decoder->sure = 0;
+    return 0;
+}
+
+/* Instruction lengths of a block from its beginning on; how many are known. */
+static uint32_t lengths_of(const struct ptd_decoder *decoder, const struct pt_block *block, uint8_t *lengths)
+{
+    struct ptd_walk walk;
+    ptd_walker_walk(ptd_space_walker(decoder->space), block->ip, block->mode, block->ninsn, lengths, &walk);
+    return walk.instructions;
+}
+
+/* Move the first `count` instructions of a block to the end of the one that is held. */
+static void fill_held(struct ptd_decoder *decoder, struct pt_block *block, uint32_t count)
+{
+    uint8_t lengths[UINT16_MAX];
+    if (lengths_of(decoder, block, lengths) < count)
+        return;
+    for (uint32_t i = 0; i < count; i++) {
+        decoder->held.end_ip = block->ip;
+        block->ip += lengths[i];
+    }
+    decoder->held.ninsn = (uint16_t)(decoder->held.ninsn + count);
+    block->ninsn = (uint16_t)(block->ninsn - count);
+}
+
+/* Put the block that is held before `block`, or append it if they are not one. Returns 0 or negative errno. */
+static int join(struct ptd_decoder *decoder, struct ptd_rows *rows, struct pt_block *block)
+{
+    struct pt_block *held = &decoder->held;
+    if (block->ip == decoder->held_end && block->isid == held->isid && block->mode == held->mode) {
+        uint32_t room = (uint32_t)(UINT16_MAX - held->ninsn);
+        if (block->ninsn <= room) {
+            block->ip = held->ip;
+            block->ninsn = (uint16_t)(block->ninsn + held->ninsn);
+            held->ninsn = 0;
+            return 0;
+        }
+        fill_held(decoder, block, room);
+    }
+    int error = release(decoder);
+    return error > 0 ? cut(decoder, rows) : error;
+}
+
+/* Whether a block ends although no branch and no event ends it; `end` becomes the address after it. */
+static bool ends_in_nothing(const struct ptd_decoder *decoder, const struct pt_block *block, uint64_t *end)
+{
+    struct ptd_walk walk;
+    if (ptd_walker_walk(ptd_space_walker(decoder->space), block->end_ip, block->mode, 1, NULL, &walk) < 0)
+        return false;
+    *end = walk.end;
+    return walk.last == PTD_OTHER;
+}
+
+/*
+ * Add a block libipt decoded; `whole`: an event or an error ends it. libipt ends blocks also where entries of its
+ * block cache end, and what is in there depends on what was decoded before: a block that nothing ends is held until
+ * the rest of it is there. Returns 1 when the run is to be cut after it, 0 or negative errno.
+ */
+static int take_block(struct ptd_decoder *decoder, struct ptd_rows *rows, struct pt_block *block, bool whole)
+{
+    struct ptd_blocks *blocks = &decoder->tables->blocks;
+    if (decoder->held.ninsn) {
+        int error = join(decoder, rows, block);
+        if (error < 0)
+            return error;
+    }
+    const struct ptd_block_hit *hit = ptd_blocks_find(blocks, block);
+    if (!whole && (!hit || hit->last == PTD_OTHER) && ends_in_nothing(decoder, block, &decoder->held_end)) {
+        decoder->held = *block;
+        decoder->without_packet++;
+        return 0;
+    }
+    if (!hit) {
+        int error = ptd_blocks_intern_new(blocks, decoder->space, block, &hit);
+        if (error < 0)
+            return error;
+    }
+    return append(decoder, hit);
+}
+
+/* Drop the blocks after the last one that used a packet. */
+static void forget_tail(struct ptd_decoder *decoder)
+{
+    struct ptd_run *run = &decoder->run;
+    decoder->held.ninsn = 0;
+    ptd_run_reset(run);
+    for (uint32_t i = 0; i < decoder->sure; i++)
+        ptd_run_append(run, run->blocks[i]);
 }
 
 /* ---- gaps ---- */
@@ -185,6 +299,42 @@ static void finish(struct ptd_decoder *decoder, struct ptd_rows *rows)
 
 /* ---- turns of the loop ---- */
 
+/* A gap of no bytes at the end of the slice: its packets and the PSB+ behind it contradict each other. */
+static void contradiction(struct ptd_decoder *decoder, struct ptd_rows *rows, enum ptd_reason reason)
+{
+    open_gap(decoder, PTD_GAP_DECODE_ERROR, (int32_t)reason, decoder->slice.size, decoder->slice.stop_ip);
+    close_gap(decoder, rows, decoder->slice.size);
+}
+
+/*
+ * Tracing is off: keep where it would go on. libipt says an enabled event resumes when it is there, but a decoder of
+ * the next slice begins without that knowledge. It tells in a block that it refuses to decode.
+ */
+static void note_off(struct ptd_decoder *decoder)
+{
+    struct pt_block block;
+    memset(&block, 0, sizeof block);
+    pt_blk_next(decoder->libipt, &block, sizeof block);
+    decoder->progress.off = block.ip != 0 && !block.ninsn;
+    decoder->progress.off_ip = block.ip;
+}
+
+/* All packets are used up. */
+static void end(struct ptd_decoder *decoder, struct ptd_rows *rows)
+{
+    bool on = !(decoder->status & pts_ip_suppressed);
+    if (decoder->slice.has_stop && on) {
+        decoder->state = STOPPING;
+        decoder->without_packet = 0;
+        return;
+    }
+    if (decoder->slice.has_stop && !decoder->overflowed)
+        contradiction(decoder, rows, PTD_WHY_STOP_WHILE_OFF);
+    if (!on)
+        note_off(decoder);
+    finish(decoder, rows);
+}
+
 /* No PSB is left: the rest of the slice is lost. */
 static void give_up(struct ptd_decoder *decoder, struct ptd_rows *rows)
 {
@@ -197,6 +347,13 @@ static void give_up(struct ptd_decoder *decoder, struct ptd_rows *rows)
     decoder->state = DONE;
 }
 
+/* Whether the PSB+ at `psb` is complete: when libipt is at the end nevertheless, nothing that happened is behind it. */
+static bool only_psb(const struct ptd_decoder *decoder, uint64_t psb)
+{
+    uint64_t ip;
+    return ptd_psb_ip(decoder->slice.packets, decoder->slice.size, psb, &ip) >= 0;
+}
+
 /* Go to the next PSB; the open gap ends there. */
 static void synchronise(struct ptd_decoder *decoder, struct ptd_rows *rows)
 {
@@ -206,6 +363,15 @@ static void synchronise(struct ptd_decoder *decoder, struct ptd_rows *rows)
                                 : pt_blk_sync_forward(decoder->libipt);
     decoder->ahead = 0;
     int known = pt_blk_get_sync_offset(decoder->libipt, &sync);
+    if (status == -pte_eos && known >= 0 && (first || sync > before) && only_psb(decoder, sync)) {
+        decoder->sync = decoder->boundary = decoder->behind = sync;
+        if (first && all_padding(decoder->slice.packets, sync))
+            decoder->gap.open = false;
+        close_gap(decoder, rows, sync);
+        decoder->status = pts_eos | pts_ip_suppressed;
+        end(decoder, rows);
+        return;
+    }
     if (status == -pte_eos || known < 0 || (!first && sync <= before)) {
         if (!decoder->gap.open)
             open_gap(decoder, PTD_GAP_TRUNCATED, PTD_WHY_CUT_PACKET, before, 0);
@@ -239,7 +405,8 @@ static void add_event(struct ptd_decoder *decoder, struct ptd_rows *rows, const 
     row.tsc = decoder->progress.tsc;
     row.offset = decoder->slice.offset + decoder->behind;
     ptd_rows_event(rows, &row);
-    if (event->type != ptev_overflow)
+    decoder->overflowed = event->type == ptev_overflow;
+    if (!decoder->overflowed)
         return;
     struct ptd_gap_row gap = {
         .seq = row.seq, .tsc = row.tsc, .kind = PTD_GAP_OVERFLOW, .offset = row.offset,
@@ -328,19 +495,27 @@ static int run_blocks(struct ptd_decoder *decoder, struct ptd_rows *rows, int st
         struct pt_block block;
         status = pt_blk_next(decoder->libipt, &block, sizeof block);
         *ip = block.ip;
+        if (status == -pte_eos && decoder->slice.has_stop) {
+            /* half a packet at the end: how far execution got before the next slice is not known */
+            forget_tail(decoder);
+            return status;
+        }
         if (block.ninsn) {
-            const struct ptd_block_hit *hit;
-            *error = ptd_blocks_intern(&decoder->tables->blocks, decoder->space, &block, &hit);
-            if (*error < 0)
-                return 0;
-            *ip = status == -pte_nomap ? end_of(decoder, hit->block) : block.end_ip;
-            if (append(decoder, hit)) {
-                *error = cut(decoder, rows);
+            *ip = block.end_ip;
+            int full = take_block(decoder, rows, &block, status < 0 || status & pts_event_pending);
+            if (status == -pte_nomap && full >= 0)
+                *ip = end_of(decoder, decoder->run.blocks[decoder->run.length - 1]);
+            if (full > 0) {
+                full = cut(decoder, rows);
                 note_time(decoder, rows);
                 if (status >= 0)
                     settle(decoder);
-                if (*error < 0 || !ptd_rows_have_room(rows))
+                if (!ptd_rows_have_room(rows))
                     return status;
+            }
+            if (full < 0) {
+                *error = full;
+                return 0;
             }
         } else {
             decoder->without_packet++;
@@ -351,6 +526,76 @@ static int run_blocks(struct ptd_decoder *decoder, struct ptd_rows *rows, int st
     return status;
 }
 
+/* Cut `block` before the instruction at `ip`: false when none of its instructions is there. */
+static bool cut_block(struct ptd_decoder *decoder, struct pt_block *block, uint64_t ip)
+{
+    uint8_t lengths[UINT16_MAX];
+    if (!block->ninsn || ip < block->ip || ip > block->end_ip)
+        return false;
+    uint32_t count = lengths_of(decoder, block, lengths);
+    uint64_t at = block->ip, last = at;
+    for (uint32_t i = 0; i < count; i++) {
+        if (at == ip) {
+            block->ninsn = (uint16_t)i;
+            block->end_ip = last;
+            block->truncated = 0;
+            return true;
+        }
+        last = at;
+        at += lengths[i];
+    }
+    return false;
+}
+
+/* Add a block of the tail; `ip` becomes the address after it. Returns 0 or negative errno. */
+static int add_to_tail(struct ptd_decoder *decoder, struct ptd_rows *rows, struct pt_block *block, bool whole,
+                       uint64_t *ip)
+{
+    uint32_t blocks = decoder->without_packet + 1;
+    int full = block->ninsn ? take_block(decoder, rows, block, whole) : 0;
+    if (full >= 0 && block->ninsn && whole && decoder->run.length)
+        *ip = end_of(decoder, decoder->run.blocks[decoder->run.length - 1]);
+    decoder->without_packet = blocks; /* whatever they end in, they use no packets */
+    return full > 0 ? cut(decoder, rows) : full;
+}
+
+/* Go on, without packets, until execution stands where the next slice begins. Returns 0 or negative errno. */
+static int stop(struct ptd_decoder *decoder, struct ptd_rows *rows)
+{
+    int status = decoder->status, error = 0;
+    uint64_t ip = 0;
+    bool there = false;
+    while (status >= 0 && !there && error == 0 && decoder->without_packet <= MAX_BLOCKS_WITHOUT_PACKET) {
+        if (!ptd_rows_have_room(rows))
+            return 0;
+        struct pt_block block;
+        status = pt_blk_next(decoder->libipt, &block, sizeof block);
+        ip = block.ip;
+        there = cut_block(decoder, &block, decoder->slice.stop_ip);
+        error = add_to_tail(decoder, rows, &block, there || status < 0, &ip);
+    }
+    if (error == 0)
+        error = cut(decoder, rows);
+    if (error < 0)
+        return error;
+    if (there) {
+        finish(decoder, rows);
+    } else if (status >= 0 || status == -pte_eos) {
+        contradiction(decoder, rows, PTD_WHY_STOP_MISSED);
+        finish(decoder, rows);
+    } else {
+        fail(decoder, rows, -status, ip);
+    }
+    return 0;
+}
+
+/* Whether the slice's packets are used up and execution goes on to where the next slice begins. */
+static bool leads_on(const struct ptd_decoder *decoder, int status)
+{
+    return status >= 0 && decoder->slice.has_stop &&
+           (status & (pts_event_pending | pts_eos | pts_ip_suppressed)) == pts_eos;
+}
+
 /* One turn: events, then blocks up to the next event, error or end. Returns 0 or negative errno. */
 static int run(struct ptd_decoder *decoder, struct ptd_rows *rows)
 {
@@ -359,14 +604,17 @@ static int run(struct ptd_decoder *decoder, struct ptd_rows *rows)
     if (status & pts_event_pending) {
         status = take_events(decoder, rows, status);
     } else if (status & pts_eos) {
-        finish(decoder, rows);
+        end(decoder, rows);
         return 0;
     } else {
         status = run_blocks(decoder, rows, status, &ip, &error);
         if (error < 0)
             return error;
         bool circles = decoder->without_packet > MAX_BLOCKS_WITHOUT_PACKET;
-        if (status < 0 || circles || status & (pts_event_pending | pts_eos)) {
+        if (leads_on(decoder, status)) {
+            note_time(decoder, rows);
+            settle(decoder);
+        } else if (status < 0 || circles || status & (pts_event_pending | pts_eos)) {
             error = cut(decoder, rows);
             note_time(decoder, rows);
             if (status >= 0)
@@ -392,7 +640,7 @@ int ptd_decoder_step(struct ptd_decoder *decoder, struct ptd_rows *rows)
             synchronise(decoder, rows);
             continue;
         }
-        int error = run(decoder, rows);
+        int error = decoder->state == STOPPING ? stop(decoder, rows) : run(decoder, rows);
         if (error < 0)
             return error;
     }

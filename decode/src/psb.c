@@ -3,11 +3,13 @@
  * PSBs in raw packets (SDM vol. 3, 33.4.2.17: 02 82, eight times).
  *
  * libipt reads packets ahead of the instructions it decodes and does not tell which PSBs it passed; after an error
- * this says whether a PSB among the packets read ahead is still good to go on at.
+ * this says whether a PSB among the packets read ahead is still good to go on at. A trace that is decoded in parts
+ * is cut at PSBs; what a part must know of the next one is in that one's PSB+.
  */
 #include "psb.h"
 
 #include <intel-pt.h>
+#include <stddef.h>
 #include <string.h>
 
 static const uint8_t PSB[PTD_PSB_SIZE] = {0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82,
@@ -20,6 +22,25 @@ uint64_t ptd_psb_before(const uint8_t *packets, uint64_t floor, uint64_t end)
     for (uint64_t at = end - PTD_PSB_SIZE + 1; at-- > floor;)
         if (packets[at] == PSB[0] && memcmp(packets + at, PSB, sizeof PSB) == 0)
             return at;
+    return UINT64_MAX;
+}
+
+uint64_t ptd_psb_after(const uint8_t *packets, uint64_t size, uint64_t from)
+{
+    uint64_t at = from;
+    while (at + PTD_PSB_SIZE <= size) {
+        const uint8_t *found = memchr(packets + at, PSB[0], size - PTD_PSB_SIZE + 1 - at);
+        if (!found)
+            break;
+        at = (uint64_t)(found - packets);
+        if (memcmp(found, PSB, sizeof PSB) == 0) {
+            /* a payload right before a PSB may look like its beginning: the PSB is the last of such bytes */
+            while (at + 2 + PTD_PSB_SIZE <= size && memcmp(packets + at + 2, PSB, sizeof PSB) == 0)
+                at += 2;
+            return at;
+        }
+        at++;
+    }
     return UINT64_MAX;
 }
 
@@ -97,4 +118,72 @@ uint64_t ptd_packets_end(const uint8_t *packets, uint64_t size, uint64_t start)
             break;
     pt_pkt_free_decoder(decoder);
     return end;
+}
+
+/* The address a FUP in a PSB+ carries: the last IP it is compressed against was cleared by the PSB. */
+static bool first_ip(const struct pt_packet_ip *packet, uint64_t *ip)
+{
+    *ip = packet->ip;
+    switch (packet->ipc) {
+    case pt_ipc_suppressed:
+        return false;
+    case pt_ipc_update_16:
+        *ip &= UINT16_MAX;
+        break;
+    case pt_ipc_update_32:
+        *ip &= UINT32_MAX;
+        break;
+    case pt_ipc_update_48:
+        *ip &= (UINT64_C(1) << 48) - 1;
+        break;
+    case pt_ipc_sext_48:
+        *ip = (uint64_t)((int64_t)(*ip << 16) >> 16);
+        break;
+    case pt_ipc_full:
+        break;
+    }
+    return true;
+}
+
+/*
+ * Whether tracing is turned on right behind a PSB+. Some processors put a FUP into a PSB+ although tracing was off,
+ * and the TIP.PGE that turns it on follows (erratum BDM70).
+ */
+static bool turned_on_next(struct pt_packet_decoder *decoder)
+{
+    struct pt_packet packet;
+    while (pt_pkt_next(decoder, &packet, sizeof packet) >= 0)
+        if (!moves_nothing(&packet, packet.type == ppt_mode || packet.type == ppt_pip || packet.type == ppt_vmcs) ||
+            packet.type == ppt_psb)
+            return packet.type == ppt_tip_pge;
+    return false;
+}
+
+static int ip_of(struct pt_packet_decoder *decoder, uint64_t *ip)
+{
+    bool found = false;
+    struct pt_packet packet;
+    if (pt_pkt_next(decoder, &packet, sizeof packet) < 0 || packet.type != ppt_psb)
+        return -1;
+    for (;;) {
+        if (pt_pkt_next(decoder, &packet, sizeof packet) < 0)
+            return -1;
+        if (packet.type == ppt_psbend)
+            return found && !turned_on_next(decoder);
+        if (packet.type == ppt_ovf) /* takes the place of PSBEND */
+            return found;
+        if (packet.type == ppt_fup)
+            found = first_ip(&packet.payload.ip, ip);
+        else if (!moves_nothing(&packet, true) || packet.type == ppt_psb)
+            return -1;
+    }
+}
+
+int ptd_psb_ip(const uint8_t *packets, uint64_t size, uint64_t psb, uint64_t *ip)
+{
+    *ip = 0;
+    struct pt_packet_decoder *decoder = decoder_at(packets, size, psb);
+    int found = decoder ? ip_of(decoder, ip) : -1;
+    pt_pkt_free_decoder(decoder);
+    return found;
 }

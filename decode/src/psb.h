@@ -3,6 +3,8 @@
 #ifndef PTD_PSB_H
 #define PTD_PSB_H
 
+#include "api.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 

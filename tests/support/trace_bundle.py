@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pyarrow.parquet as pq
 from ptweave.data.bundle import Bundle
 from ptweave.data.manifest import Clocks, Cpu, Manifest, State
 from ptweave.data.sideband import SidebandKind, write_sideband
+from ptweave.decode.expand import Expansion, instruction_hash, table_files
 from ptweave.decode.flow import decode_flow
 
 CLOCKS = Clocks(tsc0=1000, t0_ns=5000, tsc1=4000, t1_ns=6000)
@@ -63,9 +65,10 @@ class TraceBundle:
         write_sideband(bundle.sideband, self.rows)
         return bundle
 
-    def decode(self) -> Decoded:
+    def decode(self, **options: Any) -> Decoded:
+        """Write it and decode it; `options` are those of decode_flow."""
         bundle = self.write()
-        decode_flow(bundle)
+        decode_flow(bundle, **options)
         return Decoded(bundle)
 
 
@@ -76,7 +79,7 @@ class Decoded:
     bundle: Bundle
 
     def table(self, name: str) -> pa.Table:
-        return pq.read_table(self.bundle.tables / name / "0.parquet")
+        return pa.concat_tables([pq.read_table(path) for path in table_files(self.bundle.tables / name)])
 
     def rows(self, name: str) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = self.table(name).to_pylist()
@@ -103,6 +106,15 @@ class Decoded:
     def clock(self, thread: int = 0) -> list[tuple[int, int]]:
         """(seq, tsc) of the thread's known moments."""
         return [(row["seq"], row["tsc"]) for row in self.rows("clock") if row["thread"] == thread]
+
+    def addresses(self, thread: int = 0) -> Iterator[list[int]]:
+        """Addresses of the instructions the thread executed, from the tables, in parts."""
+        for part in Expansion(self.bundle).addresses(thread):
+            yield part.tolist()
+
+    def hash(self, thread: int = 0) -> tuple[int, int]:
+        """How many instructions the thread executed, and the hash of their addresses."""
+        return instruction_hash(self.bundle, thread)
 
     def thread(self, number: int = 0) -> dict[str, Any]:
         """What decoding counted for a thread."""

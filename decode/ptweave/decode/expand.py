@@ -8,6 +8,7 @@ are found in the kept images. So it shows what was stored, and tests compare it 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -83,10 +84,11 @@ class Expansion:
 
     def flow(self, thread: int) -> Iterator[npt.NDArray[np.int32]]:
         """The paths the thread executed, in order, in parts of bounded size."""
-        file = pq.ParquetFile(self.bundle.tables / "flow" / "0.parquet")
-        for batch in file.iter_batches(columns=["thread", "path"]):
-            yield np.ascontiguousarray(
-                batch.filter(pc.equal(batch["thread"], thread))["path"].to_numpy().astype(np.int32))
+        for path in table_files(self.bundle.tables / "flow"):
+            with pq.ParquetFile(path) as file:
+                for batch in file.iter_batches(columns=["thread", "path"]):
+                    yield np.ascontiguousarray(
+                        batch.filter(pc.equal(batch["thread"], thread))["path"].to_numpy().astype(np.int32))
 
     def addresses(self, thread: int) -> Iterator[npt.NDArray[np.uint64]]:
         """Addresses of the instructions the thread executed, in order, in parts of one path each."""
@@ -114,6 +116,12 @@ def instruction_hash(bundle: Bundle, thread: int) -> tuple[int, int]:
                            remedy="decode the run again")
         count += done
     return count, int(state[0])
+
+
+def table_files(folder: Path) -> list[Path]:
+    """The files `<n>.parquet` of a table in the order of their numbers."""
+    found = [path for path in folder.glob("*.parquet") if path.stem.isdecimal()]
+    return sorted(found, key=lambda path: int(path.stem))
 
 
 def _read(bundle: Bundle, table: str) -> pa.Table:

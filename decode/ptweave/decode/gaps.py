@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import Any
@@ -11,13 +10,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from ptweave.data.manifest import Clocks
 from ptweave.decode._ipt import ffi, lib
-from ptweave.decode.columns import array, coded, times
+from ptweave.decode.columns import array, coded
 from ptweave.decode.images import Mapping
-from ptweave.decode.plan import Lost, Slice, Thread
+from ptweave.decode.plan import Lost, Thread
+from ptweave.decode.ranges import Range
 
 
 class GapKind(StrEnum):
@@ -43,6 +41,8 @@ class Reason(IntEnum):
     NO_PSB = 1002
     CUT_PACKET = 1003
     NO_PROGRESS = 1004
+    STOP_MISSED = 1005
+    STOP_WHILE_OFF = 1006
 
 
 NO_MAP = 13  # libipt's pte_nomap
@@ -53,18 +53,19 @@ WORDS = {
     Reason.NO_PSB: "no PSB in these bytes: nothing can be decoded",
     Reason.CUT_PACKET: "the trace ends in the middle of a packet",
     Reason.NO_PROGRESS: "the code runs in circles without a branch that could use the packets that follow",
+    Reason.STOP_MISSED: "the code does not lead to the address at which the next PSB says that execution stood",
+    Reason.STOP_WHILE_OFF: "tracing was off, and the next PSB says that execution stood at an address",
 }
 
 
 @dataclass(frozen=True)
 class Gap:
-    """A hole the decoder's C half does not know of. `of_trace`: its bytes are bytes of the trace file."""
+    """A hole the decoder's C half does not know of."""
 
     kind: GapKind
     offset: int
     size: int
     detail: str
-    of_trace: bool = True
 
 
 def no_trace() -> Gap:
@@ -72,10 +73,10 @@ def no_trace() -> Gap:
 
 
 def lost(known: Lost) -> Gap:
-    return Gap(GapKind.LOST, known.offset, known.size, known.detail, of_trace=False)
+    return Gap(GapKind.LOST, known.offset, known.size, known.detail)
 
 
-def no_slice(part: Slice) -> Gap:
+def no_slice(part: Range) -> Gap:
     return Gap(GapKind.MISSING_IMAGE, part.begin, part.end - part.begin,
                "the sideband does not say in which address space these packets were made")
 
@@ -84,30 +85,20 @@ def after_end(thread: Thread) -> Gap:
     return Gap(GapKind.TRUNCATED, thread.end, thread.size - thread.end, "bytes after the trace's orderly end")
 
 
-def table(thread: int, rows: Any, missing: list[Mapping], clocks: Clocks) -> pa.Table:
-    """The gaps of one step as a table; `missing` are the mappings without code in the space they happened in."""
+def table(rows: Any, missing: list[Mapping]) -> pa.Table:
+    """The gaps of one step; `missing` are the mappings without code in the space they happened in."""
     n = rows.gap_count
-    tsc = array(None, rows.gap_tsc, n, pa.uint64())
     reasons = array(None, rows.gap_reason, n, pa.int32())
     ips = array(None, rows.gap_ip, n, pa.uint64(), rows.valid_gap_ip)
     return pa.table({
-        "thread": pa.repeat(pa.scalar(thread, pa.int32()), n),
         "seq": array(None, rows.gap_seq, n, pa.int64()),
-        "t": pa.array(times(tsc, clocks), mask=tsc.to_numpy() == 0),
-        "kind": coded(array(None, rows.gap_kind, n, pa.int8()), FOUND),
+        "tsc": array(None, rows.gap_tsc, n, pa.uint64()),
+        "kind": coded(array(None, rows.gap_kind, n, pa.int8()), FOUND).cast(pa.string()),
         "bytes": array(None, rows.gap_bytes, n, pa.int64()),
         "offset": array(None, rows.gap_offset, n, pa.uint64()),
         "ip": ips,
-        "detail": _details(reasons.to_numpy(), np.asarray(ips.fill_null(0)), missing),
+        "detail": _details(reasons.to_numpy(), np.asarray(ips.fill_null(0)), missing).cast(pa.string()),
     })
-
-
-def sums(gaps: pa.Table) -> Iterator[tuple[str, int, int]]:
-    """(kind, rows, bytes) of a table of gaps."""
-    kinds = gaps["kind"].cast(pa.string())
-    for kind in pc.unique(kinds).to_pylist():
-        chosen = gaps["bytes"].filter(pc.equal(kinds, kind))
-        yield kind, len(chosen), pc.sum(chosen).as_py()
 
 
 def _details(reasons: npt.NDArray[np.int32], ips: npt.NDArray[np.uint64], missing: list[Mapping]) -> pa.Array:

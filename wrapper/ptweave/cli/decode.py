@@ -5,20 +5,24 @@ from __future__ import annotations
 
 import argparse
 
-from ptweave.cli.options import add_debug, add_quiet, add_run, debug_files
+from ptweave.cli.options import add_debug, add_decoding, add_quiet, add_run, add_verbose, debug_files
 from ptweave.data import Exit
 
 SUMMARY = "decode a recorded run into tables"
 EXAMPLES = """\
   ptweave decode prog.ptw
-  ptweave decode --debug-dir ~/debug prog.ptw    # names from separate debug files
+  ptweave decode -j 4 -v prog.ptw         # four processes; say what each step took
+  ptweave decode --decoder libipt prog.ptw
+  ptweave decode --debug-dir ~/debug prog.ptw   # names from separate debug files
 """
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add_run(parser)
+    add_decoding(parser)
     add_debug(parser)
     add_quiet(parser)
+    add_verbose(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -26,6 +30,6 @@ def run(args: argparse.Namespace) -> int:
 
     files = debug_files(args)
     bundle = open_finished(args)
-    decode(bundle, quiet=args.quiet, files=files)
+    decode(bundle, jobs=args.jobs, decoder=args.decoder, quiet=args.quiet, verbose=args.verbose, files=files)
     report_losses(bundle, quiet=args.quiet)
     return int(Exit.INCOMPLETE if incomplete(bundle) else Exit.DONE)

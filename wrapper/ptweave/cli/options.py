@@ -14,6 +14,8 @@ from ptweave.data.bundle import SUFFIX
 if TYPE_CHECKING:
     from ptweave.decode.debug_files import DebugFiles
 
+MAX_JOBS = 1024
+
 
 def add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("bundle", metavar="RUN", type=Path, help="a run bundle (NAME.ptw)")
@@ -21,6 +23,19 @@ def add_run(parser: argparse.ArgumentParser) -> None:
 
 def add_quiet(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but errors and what is missing")
+
+
+def add_verbose(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-v", "--verbose", action="store_true", help="say what each step did and how long it took")
+
+
+def add_decoding(parser: argparse.ArgumentParser) -> None:
+    """The options of what decodes: `decode` and `wrap`."""
+    parser.add_argument("-j", "--jobs", metavar="N", type=_count, default=usable_cpus(),
+                        help="decode with N processes (default: as many as there are usable processors, "
+                        "%(default)s here); the tables are the same whatever N is")
+    parser.add_argument("--decoder", choices=["auto", "libipt", "paths"], default="auto",
+                        help="what decodes: auto (default), libipt (the reference), paths (faster)")
 
 
 def add_debug(parser: argparse.ArgumentParser) -> None:
@@ -41,6 +56,21 @@ def debug_files(args: argparse.Namespace) -> DebugFiles:
             raise BadInput("is not a folder", where=str(folder), remedy="give a folder with debug files")
     server = Debuginfod(servers_of(os.environ), cache_folder(os.environ)) if args.debuginfod else None
     return DebugFiles(args.debug_dir, server)
+
+
+def usable_cpus() -> int:
+    """Processors this process may run on."""
+    return len(os.sched_getaffinity(0))
+
+
+def _count(text: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if not 0 < value <= MAX_JOBS:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 to {MAX_JOBS}")
+    return value
 
 
 def add_target(parser: argparse.ArgumentParser) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 
 from ptweave.cli.merge import add_calls
-from ptweave.cli.options import add_debug, add_target, debug_files, target_words
+from ptweave.cli.options import add_debug, add_decoding, add_target, add_verbose, debug_files, target_words
 
 SUMMARY = "run a program, record it, decode and merge: leaves NAME.ptw, ready to query"
 EXAMPLES = """\
@@ -19,7 +19,9 @@ EXAMPLES = """\
 def configure(parser: argparse.ArgumentParser) -> None:
     add_target(parser)
     add_calls(parser)
+    add_decoding(parser)
     add_debug(parser)
+    add_verbose(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -37,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
             f"ptweave merge {bundle.path}")
     else:
         try:
-            decode(bundle, quiet=args.quiet, files=files)
+            decode(bundle, jobs=args.jobs, decoder=args.decoder, quiet=args.quiet, verbose=args.verbose, files=files)
             merge(bundle, calls=args.calls, quiet=args.quiet)
         except (PtweaveError, OSError) as error:
             # the target has run: its status is what the caller waits for

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: MIT
+"""Processes that decode tasks and write parts; or this one, when that is enough.
+
+Workers are started anew (`spawn`), so that nothing of this process's decoders is in them. They die with this process,
+and leave Ctrl-C to it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol
+
+import pyarrow as pa
+
+from ptweave.data.bundle import Bundle
+from ptweave.data.errors import MachineLacks
+from ptweave.data.manifest import Clocks
+from ptweave.decode.assemble import Part, write_part
+from ptweave.decode.images import Code
+from ptweave.decode.task import Decoder, Decoding, Task
+
+PR_SET_PDEATHSIG = 1
+
+_libc = ctypes.CDLL(None)
+
+
+class Workers(Protocol):
+    """Does the work of a decode. `wait` gives what was finished since the last time, at least one."""
+
+    def decode(self, task: Task, file: Path, moved: Callable[[int], None]) -> Future[None]: ...
+    def write(self, part: Part, folder: Path, clocks: Clocks) -> Future[None]: ...
+    def wait(self, futures: set[Future[None]]) -> set[Future[None]]: ...
+    def __enter__(self) -> Workers: ...
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None: ...
+
+
+class Here:
+    """This process: work is done when it is asked for."""
+
+    room = 1
+
+    def __init__(self, bundle: Bundle, decoder: Decoder, code: Code) -> None:
+        self._decoding = Decoding(bundle, decoder, code)
+
+    def decode(self, task: Task, file: Path, moved: Callable[[int], None]) -> Future[None]:
+        self._decoding.run(task, file, moved)
+        return self._done()
+
+    def write(self, part: Part, folder: Path, clocks: Clocks) -> Future[None]:
+        write_part(part, folder, clocks)
+        return self._done()
+
+    @staticmethod
+    def _done() -> Future[None]:
+        release_memory()
+        future: Future[None] = Future()
+        future.set_result(None)
+        return future
+
+    def wait(self, futures: set[Future[None]]) -> set[Future[None]]:
+        return set(futures)
+
+    def __enter__(self) -> Here:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        pass
+
+
+class Pool:
+    """Processes of their own. An error, or Ctrl-C, ends them all."""
+
+    def __init__(self, bundle: Bundle, decoder: Decoder, jobs: int) -> None:
+        self.room = jobs + 2
+        self._where = str(bundle.path)
+        self._strangers = {process.pid for process in multiprocessing.active_children()}
+        self._executor = ProcessPoolExecutor(
+            jobs, multiprocessing.get_context("spawn"), _begin, (bundle.path, decoder.value, os.getpid()))
+
+    def decode(self, task: Task, file: Path, moved: Callable[[int], None]) -> Future[None]:
+        future = self._executor.submit(_decode, task, file)
+        future.add_done_callback(lambda done: moved(task.bytes) if _succeeded(done) else None)
+        return future
+
+    def write(self, part: Part, folder: Path, clocks: Clocks) -> Future[None]:
+        return self._executor.submit(_write, part, folder, clocks)
+
+    def wait(self, futures: set[Future[None]]) -> set[Future[None]]:
+        done = wait(futures, return_when=FIRST_COMPLETED).done
+        for future in done:
+            try:
+                future.result()
+            except BrokenProcessPool as error:
+                raise MachineLacks("a process of the decoder was killed", where=self._where,
+                                   remedy="free some memory, or use fewer processes with -j; what is done is kept, "
+                                          "decode again to go on") from error
+        return done
+
+    def __enter__(self) -> Pool:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        if kind is not None:  # nobody wants what they are doing any more
+            for process in multiprocessing.active_children():
+                if process.pid not in self._strangers:
+                    process.kill()
+        self._executor.shutdown(wait=True, cancel_futures=True)
+
+
+def release_memory() -> None:
+    """Give memory that was freed back to the system: other processes want it, too."""
+    pa.default_memory_pool().release_unused()
+    _libc.malloc_trim(0)
+
+
+def _succeeded(future: Future[None]) -> bool:
+    return not future.cancelled() and future.exception() is None
+
+
+# --- in a worker ------------------------------------------------------------------------------------------------------
+
+_decoding: Decoding | None = None
+"""What this process decodes with, if it is a worker: set once, when it begins."""
+
+
+def _begin(path: Path, decoder: str, parent: int) -> None:
+    global _decoding
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # it died before it was asked to take us along
+        os._exit(1)
+    _decoding = Decoding(Bundle.open(path), Decoder(decoder))
+
+
+def _decode(task: Task, file: Path) -> None:
+    assert _decoding is not None
+    _decoding.run(task, file)
+    release_memory()
+
+
+def _write(part: Part, folder: Path, clocks: Clocks) -> None:
+    write_part(part, folder, clocks)
+    release_memory()
