@@ -82,9 +82,8 @@ def decode_flow(bundle: Bundle, progress: Progress | None = None, *, jobs: int =
 
     `jobs` processes decode at a time (1: this one does it all). `progress` is called with bytes of trace done and in
     all; `files` finds separate debug files. Decoding again replaces what was decoded before; the tables appear when all
-    of it is done. A decode that was
-    ended before goes on with the tasks that were finished. `range_bytes` and `part_rows` (see RANGE_BYTES, PART_ROWS)
-    decide where traces and tables are cut.
+    of it is done. A decode that was ended before goes on with the tasks that were finished. `range_bytes` and
+    `part_rows` (see RANGE_BYTES, PART_ROWS) decide where traces and tables are cut.
 
     Raises BadInput for a bundle without a readable sideband, one that is being decoded by somebody else, or a decoder
     that is not there; MachineLacks when memory runs out or a process was killed. Everything that could not be decoded

@@ -25,6 +25,19 @@ def add_quiet(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but errors and what is missing")
 
 
+def add_verbose(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-v", "--verbose", action="store_true", help="say what each step did and how long it took")
+
+
+def add_decoding(parser: argparse.ArgumentParser) -> None:
+    """The options of what decodes: `decode` and `wrap`."""
+    parser.add_argument("-j", "--jobs", metavar="N", type=_count, default=usable_cpus(),
+                        help="decode with N processes (default: as many as there are usable processors, "
+                        "%(default)s here); the tables are the same whatever N is")
+    parser.add_argument("--decoder", choices=["auto", "libipt", "paths"], default="auto",
+                        help="what decodes: auto (default), libipt (the reference), paths (faster)")
+
+
 def add_debug(parser: argparse.ArgumentParser) -> None:
     """Where separate debug files are looked for: the options of `decode` and `wrap`."""
     parser.add_argument("--debug-dir", metavar="DIR", type=Path, action="append", default=[],
@@ -43,19 +56,6 @@ def debug_files(args: argparse.Namespace) -> DebugFiles:
             raise BadInput("is not a folder", where=str(folder), remedy="give a folder with debug files")
     server = Debuginfod(servers_of(os.environ), cache_folder(os.environ)) if args.debuginfod else None
     return DebugFiles(args.debug_dir, server)
-
-
-def add_verbose(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-v", "--verbose", action="store_true", help="say what each step did and how long it took")
-
-
-def add_decoding(parser: argparse.ArgumentParser) -> None:
-    """The options of what decodes: `decode` and `wrap`."""
-    parser.add_argument("-j", "--jobs", metavar="N", type=_count, default=usable_cpus(),
-                        help="decode with N processes (default: as many as there are usable processors, "
-                        "%(default)s here); the tables are the same whatever N is")
-    parser.add_argument("--decoder", choices=["auto", "libipt", "paths"], default="auto",
-                        help="what decodes: auto (default), libipt (the reference), paths (faster)")
 
 
 def usable_cpus() -> int:
