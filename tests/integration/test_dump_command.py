@@ -8,7 +8,6 @@ import os
 import random
 import re
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -61,17 +60,16 @@ def peak(*args: str | Path) -> int:
 
 @pytest.mark.parametrize("form", ["--instructions", "--blocks", "--ip-only", "--packets", "--events"])
 def test_the_first_line_comes_at_once(form: str, large: Path) -> None:
-    best = 1e9
-    for _ in range(3):  # the machine may be busy
-        began = time.monotonic()
-        process = subprocess.Popen(words("dump", form, large), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        assert process.stdout is not None and process.stderr is not None
-        assert process.stdout.readline()
-        best = min(best, time.monotonic() - began)
-        process.stdout.close()
-        said = process.stderr.read()
-        assert (process.wait(60), said) == (0, b"")
-    assert best < 2
+    """Within two seconds from the process's start; of its own, for others may be using the machine."""
+    process = subprocess.Popen(words("dump", form, large), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None and process.stderr is not None
+    assert process.stdout.readline()
+    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    took = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    process.stdout.close()
+    said = process.stderr.read()
+    assert (process.wait(60), said) == (0, b"")
+    assert took < 2
 
 
 @pytest.mark.parametrize("form", ["--blocks", "--ip-only", "--packets"])
@@ -81,16 +79,17 @@ def test_memory_does_not_grow_with_the_run(form: str, large: Path, small: Path) 
 
 
 def test_addresses_come_by_the_million(large: Path) -> None:
-    began = time.monotonic()
     process = subprocess.Popen(words("dump", "--ip-only", large), stdout=subprocess.PIPE)
     assert process.stdout is not None
     size = 0
     while chunk := process.stdout.read(1 << 20):
         size += len(chunk)
-    assert process.wait(60) == 0
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = status
+    assert status == 0
     lines = size // 17
     assert lines == (47 * LARGE + 1) * 2 + 1
-    assert lines / (time.monotonic() - began) > 3e6
+    assert lines / (usage.ru_utime + usage.ru_stime) > 4e6
 
 
 def test_a_reader_that_stops_is_no_error(large: Path) -> None:
@@ -192,3 +191,12 @@ def test_the_same_run_gives_the_same_text(recorded: tuple[Path, Bundle, int, int
     _, bundle, _, _ = recorded
     digests = {hashlib.sha256(ptweave("dump", bundle.path).out).hexdigest() for _ in range(2)}
     assert len(digests) == 1
+
+
+def test_what_takes_long_to_load_is_not_loaded(small: Path) -> None:
+    program = ("import sys; from ptweave.cli import main; sys.stdout = open('/dev/null', 'w'); "
+               "main(['dump', sys.argv[1], sys.argv[2]]); print(*sorted({'pandas', 'duckdb'} & set(sys.modules)), "
+               "file=sys.stderr)")
+    for form in ("--instructions", "--blocks", "--ip-only", "--packets", "--events"):
+        done = subprocess.run([words()[0], "-c", program, str(small), form], capture_output=True, text=True, check=True)
+        assert done.stderr == "\n", form

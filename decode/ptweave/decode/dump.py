@@ -26,7 +26,7 @@ from ptweave.data.bundle import Bundle
 from ptweave.data.errors import BadInput, MachineLacks
 from ptweave.decode._dump import ffi, lib
 from ptweave.decode.images import PLAIN_NAME
-from ptweave.decode.stored import Cursor, Stored, read_table
+from ptweave.decode.stored import Cursor, Stored, numbers, read_table, valid
 
 TEXT = 1 << 20
 """Bytes of text made at a time."""
@@ -179,8 +179,8 @@ class _Tables:
         blocks = read_table(bundle, "blocks", [*names, *texts, *([] if form is Form.IPS else ["function_offset",
                                                                                               "line"])], texts)
         lists = read_table(bundle, "paths", ["blocks"])["blocks"].combine_chunks()
-        self.starts = np.ascontiguousarray(lists.offsets.to_numpy())
-        values = np.ascontiguousarray(lists.values.to_numpy())
+        self.starts = np.ascontiguousarray(numbers(lists.offsets))
+        values = np.ascontiguousarray(numbers(lists.values))
         images = [ffi.NULL if path is None else ffi.new("char[]", os.fsencode(path)) for path in _images(bundle)]
         self._keep: list[Any] = [images]
         words = _Names()
@@ -216,10 +216,8 @@ class _Tables:
         """A column as an array of C type `kind`; nulls are `default`. NULL: the table has no such column."""
         if name not in table.column_names:
             return ffi.NULL
-        column = table[name]
-        if column.null_count:
-            column = column.fill_null(default)
-        return self._pointer(kind, np.ascontiguousarray(column.to_numpy().astype(kind.removesuffix("_t"), copy=False)))
+        values = numbers(table[name], default)
+        return self._pointer(kind, np.ascontiguousarray(values.astype(kind.removesuffix("_t"), copy=False)))
 
 
 def _images(bundle: Bundle) -> list[str | None]:
@@ -253,7 +251,7 @@ class _Names:
         if isinstance(whole, pa.ChunkedArray):  # without rows
             return np.zeros(0, np.int32)
         words = whole.dictionary.cast(pa.large_binary())
-        codes = whole.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int32)
+        codes = numbers(whole.indices, -1).astype(np.int32)
         codes[codes >= 0] += self._count
         _, offsets, data = words.buffers()
         ends = np.frombuffer(offsets, np.int64)[words.offset:words.offset + len(words) + 1]
@@ -338,7 +336,7 @@ class _Flow:
         t = moment.t if moment.t is not None else self.start + (moment.since_start or 0)
         for batch in self.tables["clock"].batches(
                 thread, ["seq", "t"], wanted=lambda bounds: bounds["t"] is None or bounds["t"][1] >= t):
-            later = np.flatnonzero(batch["t"].to_numpy(zero_copy_only=False) >= t)
+            later = np.flatnonzero(numbers(batch["t"]) >= t)
             if len(later):
                 return int(batch["seq"][int(later[0])].as_py())
         return END
@@ -385,8 +383,8 @@ def _thread(flow: _Flow, thread: int, span: _Span, form: Form, dump: Any, tables
                    flow.tables["clock"].batches(thread, ["seq", "t"], since=span.first))
     lengths = np.diff(tables.starts)
     for rows in flow.tables["flow"].batches(thread, ["seq", "path"], since=span.first):
-        seq = rows["seq"].to_numpy(zero_copy_only=False)
-        path = rows["path"].to_numpy(zero_copy_only=False)
+        seq = numbers(rows["seq"])
+        path = numbers(rows["path"])
         chosen = slice(max(0, int(np.searchsorted(seq, span.first, "right")) - 1),
                        int(np.searchsorted(seq, span.last)))
         seq, path = np.ascontiguousarray(seq[chosen]), np.ascontiguousarray(path[chosen])
@@ -406,7 +404,7 @@ def _thread(flow: _Flow, thread: int, span: _Span, form: Form, dump: Any, tables
 def _batch(flow: _Flow, span: _Span, dump: Any, text: _Text, seq: npt.NDArray[np.int64],
            path: npt.NDArray[np.int32], moments: list[pa.RecordBatch], notes: tuple[dict[str, Any], list[Any]],
            form: Form) -> None:
-    keep = [np.concatenate([np.zeros(0, np.int64), *(part[name].to_numpy(zero_copy_only=False) for part in moments)])
+    keep = [np.concatenate([np.zeros(0, np.int64), *(numbers(part[name]) for part in moments)])
             for name in ("seq", "t")]
     keep[1] = keep[1] - flow.start
     batch = ffi.new("struct dump_batch *", {
@@ -436,7 +434,8 @@ def _misfit(bundle: Bundle, error: int, block: int) -> BadInput:
 
 def _dump_events(bundle: Bundle, write: Write, threads: list[str] | None, begin: Moment | None,
                  end: Moment | None) -> Dumped:
-    from ptweave.decode.columns import times
+    from ptweave.decode._ipt import ffi as ipt_ffi
+    from ptweave.decode._ipt import lib as ipt_lib
 
     dumped = Dumped()
     text = _Text(write)
@@ -451,11 +450,16 @@ def _dump_events(bundle: Bundle, write: Write, threads: list[str] | None, begin:
             gaps = flow.gaps(thread, span, dumped)
             for rows in flow.tables["pt_events"].batches(
                     thread, ["seq", "tsc", "kind", "ip", "target", "offset", "detail"], since=span.first - 1):
-                seq = rows["seq"].to_numpy(zero_copy_only=False)
+                seq = numbers(rows["seq"])
                 low, high = np.searchsorted(seq, span.first), np.searchsorted(seq, span.last)
                 shown = rows.slice(low, high - low)
                 if shown.num_rows:
-                    ns = times(shown["tsc"], clocks) - flow.start
+                    tsc = numbers(shown["tsc"])
+                    ns = np.empty(len(tsc), np.int64)
+                    ipt_lib.ptd_to_ns(ipt_ffi.from_buffer("uint64_t[]", tsc), len(tsc), clocks.tsc0, clocks.t0_ns,
+                                      clocks.tsc1 - clocks.tsc0, clocks.t1_ns - clocks.t0_ns,
+                                      ipt_ffi.from_buffer("int64_t[]", ns, require_writable=True))
+                    ns -= flow.start
                     _events(shown, ns, gaps.before(int(seq[high - 1]) + 1), text)
                     dumped.lines += shown.num_rows
                 elif rows["seq"][0].as_py() >= span.last:
@@ -475,13 +479,12 @@ def _events(rows: pa.RecordBatch, ns: npt.NDArray[np.int64], notes: tuple[dict[s
             text: _Text) -> None:
     words = _Names()
     columns: dict[str, Any] = {"kind": words.codes_of(pa.chunked_array([rows["kind"]])), "t": ns,
-                               "valid_t": (rows["tsc"].to_numpy(zero_copy_only=False) != 0).astype(np.uint8)}
+                               "valid_t": (numbers(rows["tsc"]) != 0).astype(np.uint8)}
     for name, kind in (("seq", np.int64), ("offset", np.uint64), ("ip", np.uint64), ("target", np.uint64),
                        ("detail", np.int64)):
-        columns[name] = np.ascontiguousarray(
-            rows[name].fill_null(0).to_numpy(zero_copy_only=False).astype(kind, copy=False))
+        columns[name] = np.ascontiguousarray(numbers(rows[name]).astype(kind, copy=False))
         if name in ("ip", "target", "detail"):
-            columns[f"valid_{name}"] = rows[name].is_valid().to_numpy(zero_copy_only=False).astype(np.uint8)
+            columns[f"valid_{name}"] = valid(rows[name]).astype(np.uint8)
     starts, data = words.table()
     types = {"kind": "int32_t", "t": "int64_t", "seq": "int64_t", "offset": "uint64_t", "ip": "uint64_t",
              "target": "uint64_t", "detail": "int64_t"}

@@ -151,10 +151,12 @@ class _Exporter:
         for row in self._rows(SidebandKind.THREAD):
             if row["thread"] is not None:
                 tids[row["thread"]], homes[row["thread"]] = row["tid"] or 0, row["space"]
-        for thread in plan(self.bundle, self.sideband):
-            tid = tids.get(thread.number, thread.number)
-            if by_cpu and not thread.present:
-                found.setdefault(homes.get(thread.number, 0), []).append({"tid": tid})
+        planned = {thread.number: thread for thread in plan(self.bundle, self.sideband) if thread.number >= 0}
+        for number in sorted({*tids, *planned}):
+            tid = tids.get(number, number)
+            thread = planned.get(number)
+            if thread is None or (by_cpu and not thread.present):  # its packets are in the processors' traces
+                found.setdefault(homes.get(number, 0), []).append({"tid": tid})
                 continue
             self._check(thread)
             parts: dict[int, list[tuple[int, int]]] = {}
@@ -170,6 +172,10 @@ class _Exporter:
     def _check(self, thread: Thread) -> None:
         if not thread.present:
             self.exported.lack(f"the trace of thread {thread.number}: the run does not have it")
+        spaces = {row["space"] for row in self._rows(SidebandKind.SWITCH)
+                  if row["cpu"] is None and row["thread"] == thread.number}
+        if len(spaces) > 1:
+            self.exported.lack(f"when thread {thread.number} went on in another image (exec)")
         if thread.lost:
             self.exported.lack(f"where the recorder lost packets of thread {thread.number}")
         if thread.end < thread.size:

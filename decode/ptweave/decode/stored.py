@@ -63,6 +63,28 @@ def _unreadable(path: Path, error: Exception) -> BadInput:
     return BadInput(f"cannot be read ({error})", where=str(path), remedy="decode the run again")
 
 
+def numbers(column: pa.Array | pa.ChunkedArray, default: int = 0) -> npt.NDArray[Any]:
+    """A column of numbers, nulls as `default`; shared where possible. (pyarrow's own to_numpy loads pandas, which
+    takes longer than all else a short command does.)"""
+    if isinstance(column, pa.ChunkedArray):
+        parts = [numbers(chunk, default) for chunk in column.chunks]
+        return parts[0] if len(parts) == 1 else np.concatenate([np.zeros(0, str(column.type)), *parts])
+    data = column.buffers()[1]
+    if data is None or not len(column):
+        return np.zeros(len(column), str(column.type))
+    values = np.frombuffer(data, str(column.type), len(column), column.offset * column.type.bit_width // 8)
+    return values if not column.null_count else np.where(valid(column), values, values.dtype.type(default))
+
+
+def valid(column: pa.Array) -> npt.NDArray[np.bool_]:
+    """Where a column has a value."""
+    bitmap = column.buffers()[0]
+    if bitmap is None:
+        return np.ones(len(column), np.bool_)
+    bits = np.unpackbits(np.frombuffer(bitmap, np.uint8), bitorder="little")
+    return bits[column.offset:column.offset + len(column)].astype(np.bool_)
+
+
 class Stored:
     """One table, opened: its row groups with what their statistics say."""
 
@@ -113,9 +135,9 @@ class Stored:
             try:
                 for batch in self._files[number].iter_batches(BATCH, row_groups=[group], columns=["thread", *columns],
                                                               use_threads=False):
-                    rows = batch.filter(pc.equal(batch["thread"], thread))
-                    if rows.num_rows:
-                        yield rows
+                    ours = np.flatnonzero(numbers(batch["thread"], -1) == thread)
+                    if len(ours):  # tables are sorted by thread: the rows are neighbours
+                        yield batch.slice(int(ours[0]), len(ours))
             except (OSError, pa.ArrowException) as error:
                 raise _unreadable(Path(self._paths[number]), error) from error
 
@@ -165,7 +187,7 @@ class Cursor:
                 self._rows = next(self._batches, None)
                 if self._rows is None:
                     return taken
-                self._seqs = self._rows["seq"].to_numpy(zero_copy_only=False)
+                self._seqs = numbers(self._rows["seq"])
             count = len(self._seqs) if end is None else int(np.searchsorted(self._seqs, end))
             if count:
                 taken.append(self._rows.slice(0, count))
