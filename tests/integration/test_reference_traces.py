@@ -42,6 +42,7 @@ def judge(case: Case, folder: Path) -> Verdict:
     if case.packets is not None:
         verdict.say("packets", packet_differences(case), f"{case.packets['packets']} ok")
     if case.truth is not None:
+        folder.mkdir(exist_ok=True)
         decoded = case.bundle(folder / "run.ptw").decode()
         judge_flow(case, decoded, verdict)
     return verdict

@@ -214,7 +214,7 @@ def _segments(path: Path, base: object) -> list[tuple[int, int, int]]:
 WORDS = (
     ("enabled", "enabled"), ("resumed", "resumed"), ("disabled", "disabled"), ("overflow", "overflow"),
     ("interrupt", "async_branch"), ("paging", "paging"), ("exec mode", "exec_mode"), ("begin transaction", "tsx"),
-    ("committed", "tsx"), ("aborted", "tsx"), ("transaction", "tsx"), ("stop", "stop"), ("vmcs", "vmcs"),
+    ("committed", "tsx"), ("aborted", "tsx"), ("transaction", "tsx"), ("stop", "stop"), ("stopped", "stop"), ("vmcs", "vmcs"),
     ("exstop", "exstop"), ("mwait", "mwait"), ("pwre", "pwre"), ("pwrx", "pwrx"), ("ptwrite", "ptwrite"),
     ("tick", "tick"), ("cbr", "cbr"), ("mnt", "mnt"))
 """How the reference calls events, and what they are here."""
@@ -295,6 +295,8 @@ def _value(kind: str, row: dict[str, Any]) -> int | None:
         return None if row["ip"] is None else int(row["ip"])
     if kind == "paging":
         return int(row["detail"]) & ~1
+    if kind == "exec_mode" and not row["detail"]:
+        return None
     if kind in ("cbr", "ptwrite", "mnt", "vmcs", "exec_mode"):
         return int(row["detail"]) % (1 << 64)
     return None

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT */
+/* What a decoder made of an input, and the decoders that are held against each other. */
+#ifndef FUZZ_H
+#define FUZZ_H
+
+#include "api.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Instructions kept of one decode; an input that runs longer is not compared. */
+enum { MAX_INSTRUCTIONS = 1 << 20, MAX_ERRORS = 4096, MAX_SECTIONS = 64 };
+
+/* An error: how many instructions ran before it, libipt's code, and the PSB segment where segments are told apart. */
+struct failure {
+    size_t before;
+    int code;
+    size_t segment;
+};
+
+struct result {
+    uint64_t *ips; /* MAX_INSTRUCTIONS of room */
+    size_t count;
+    struct failure errors[MAX_ERRORS];
+    size_t error_count;
+    size_t segment;
+    bool capped; /* there was more than is kept */
+};
+
+struct section {
+    const char *file;
+    uint64_t offset, size, address;
+    int number; /* in `images` */
+};
+
+/* Code, and the processor packets are of. */
+struct setting {
+    struct ptd_images *images;
+    struct section sections[MAX_SECTIONS];
+    size_t section_count;
+    size_t dropped; /* a section that is missing, section_count: none */
+    struct ptd_cpu cpu;
+};
+
+/* Part of a trace, to be decoded up to `stop` (see struct ptd_slice). */
+struct input {
+    const uint8_t *packets;
+    uint64_t size;
+    bool has_stop;
+    uint64_t stop;
+};
+
+typedef void decode_function(const struct setting *setting, const struct input *input, struct result *result);
+
+/* How far a decoder must agree with the one it is held against. */
+enum agreement {
+    EVERYWHERE, /* all instructions, and errors at the same places of segments both find one in */
+    TO_ERROR    /* everything up to the first error of either; what it makes of the rest is its own business */
+};
+
+struct decoder {
+    const char *name;
+    decode_function *decode;
+    decode_function *against;
+    enum agreement agreement;
+};
+
+/* Decoders that must agree. */
+extern const struct decoder DECODERS[];
+extern const size_t DECODER_COUNT;
+
+/* libipt's decoders over the whole trace, and over each PSB segment by itself; ours. */
+decode_function decode_instructions, decode_segments_by_instruction, decode_segments_by_block, decode_ours;
+
+/* Exit with an error, saying which input it was. */
+void demand(bool holds, const char *rule);
+
+static inline void add_ip(struct result *result, uint64_t ip)
+{
+    if (result->count < MAX_INSTRUCTIONS)
+        result->ips[result->count++] = ip;
+    else
+        result->capped = true;
+}
+
+static inline void add_error(struct result *result, int code)
+{
+    if (result->error_count < MAX_ERRORS)
+        result->errors[result->error_count++] = (struct failure){result->count, code, result->segment};
+    else
+        result->capped = true;
+}
+
+#endif
