@@ -7,8 +7,8 @@ from pathlib import Path
 
 import build_tools
 
-SOURCES = ("assemble", "blocks", "columns", "events", "expand", "flow", "images", "line_header", "lines", "packet_counts", "paths",
-           "psb", "tables", "walker")
+SOURCES = ("assemble", "blocks", "columns", "events", "expand", "flow", "images", "line_header", "lines",
+           "packet_counts", "paths", "psb", "tables", "walker")
 REMEDY = "install gcc, python3-dev and libipt-dev (apt-get install gcc python3-dev libipt-dev)"
 
 

@@ -10,8 +10,8 @@
 
 /* Another decoder is another line. */
 const struct decoder DECODERS[] = {
-    {"libipt's block decoder", decode_segments_by_block, decode_segments_by_instruction, EVERYWHERE},
-    {"ptd_decoder", decode_ours, decode_instructions, TO_ERROR},
+    {"libipt's block decoder", decode_blocks, decode_instructions, true},
+    {"ptd_decoder", decode_ours, decode_instructions, false},
 };
 const size_t DECODER_COUNT = sizeof DECODERS / sizeof *DECODERS;
 
@@ -126,60 +126,25 @@ static void decode_flow(const struct flow *flow)
     }
 }
 
-static void decode_with_instructions(const struct setting *setting, const struct input *input,
-                                     struct pt_image *image, struct result *result)
+void decode_instructions(const struct setting *setting, const struct input *input, struct result *result)
 {
     struct pt_config config = config_of(setting, input);
+    struct pt_image *image = image_of(setting);
     struct pt_insn_decoder *decoder = pt_insn_alloc_decoder(&config);
     pt_insn_set_image(decoder, image);
     decode_flow(&(struct flow){decoder, false, result});
     pt_insn_free_decoder(decoder);
+    pt_image_free(image);
 }
 
-static void decode_with_blocks(const struct setting *setting, const struct input *input, struct pt_image *image,
-                               struct result *result)
+void decode_blocks(const struct setting *setting, const struct input *input, struct result *result)
 {
     struct pt_config config = config_of(setting, input);
+    struct pt_image *image = image_of(setting);
     struct pt_block_decoder *decoder = pt_blk_alloc_decoder(&config);
     pt_blk_set_image(decoder, image);
     decode_flow(&(struct flow){decoder, true, result});
     pt_blk_free_decoder(decoder);
-}
-
-/*
- * After an error libipt's decoders go on at the next PSB they have not read yet, and they read ahead differently: so
- * each segment is decoded by itself when they are compared.
- */
-static void decode_segments(const struct setting *setting, const struct input *input, struct result *result, bool blocks)
-{
-    struct pt_image *image = image_of(setting);
-    uint64_t begin = ptd_psb_after(input->packets, input->size, 0);
-    while (begin < input->size) {
-        uint64_t end = ptd_psb_after(input->packets, input->size, begin + 16);
-        if (end > input->size)
-            end = input->size;
-        struct input segment = {.packets = input->packets + begin, .size = end - begin};
-        (blocks ? decode_with_blocks : decode_with_instructions)(setting, &segment, image, result);
-        begin = end;
-        result->segment++;
-    }
-    pt_image_free(image);
-}
-
-void decode_segments_by_instruction(const struct setting *setting, const struct input *input, struct result *result)
-{
-    decode_segments(setting, input, result, false);
-}
-
-void decode_segments_by_block(const struct setting *setting, const struct input *input, struct result *result)
-{
-    decode_segments(setting, input, result, true);
-}
-
-void decode_instructions(const struct setting *setting, const struct input *input, struct result *result)
-{
-    struct pt_image *image = image_of(setting);
-    decode_with_instructions(setting, input, image, result);
     pt_image_free(image);
 }
 

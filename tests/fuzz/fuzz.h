@@ -10,13 +10,12 @@
 #include <stdint.h>
 
 /* Instructions kept of one decode; an input that runs longer is not compared. */
-enum { MAX_INSTRUCTIONS = 1 << 20, MAX_ERRORS = 4096, MAX_SECTIONS = 64 };
+enum { MAX_INSTRUCTIONS = 1 << 18, MAX_ERRORS = 4096, MAX_SECTIONS = 64 };
 
-/* An error: how many instructions ran before it, libipt's code, and the PSB segment where segments are told apart. */
+/* An error: how many instructions ran before it, and libipt's code. */
 struct failure {
     size_t before;
     int code;
-    size_t segment;
 };
 
 struct result {
@@ -24,7 +23,6 @@ struct result {
     size_t count;
     struct failure errors[MAX_ERRORS];
     size_t error_count;
-    size_t segment;
     bool capped; /* there was more than is kept */
 };
 
@@ -53,25 +51,19 @@ struct input {
 
 typedef void decode_function(const struct setting *setting, const struct input *input, struct result *result);
 
-/* How far a decoder must agree with the one it is held against. */
-enum agreement {
-    EVERYWHERE, /* all instructions, and errors at the same places of segments both find one in */
-    TO_ERROR    /* everything up to the first error of either; what it makes of the rest is its own business */
-};
-
 struct decoder {
     const char *name;
     decode_function *decode;
     decode_function *against;
-    enum agreement agreement;
+    bool by_segment; /* each PSB segment by itself: for decoders that go on differently after an error */
 };
 
-/* Decoders that must agree. */
+/* Decoders that must agree up to the first error of either, and altogether where there is none. */
 extern const struct decoder DECODERS[];
 extern const size_t DECODER_COUNT;
 
-/* libipt's decoders over the whole trace, and over each PSB segment by itself; ours. */
-decode_function decode_instructions, decode_segments_by_instruction, decode_segments_by_block, decode_ours;
+/* libipt's decoders by themselves; ours. */
+decode_function decode_instructions, decode_blocks, decode_ours;
 
 /* Exit with an error, saying which input it was. */
 void demand(bool holds, const char *rule);
@@ -87,7 +79,7 @@ static inline void add_ip(struct result *result, uint64_t ip)
 static inline void add_error(struct result *result, int code)
 {
     if (result->error_count < MAX_ERRORS)
-        result->errors[result->error_count++] = (struct failure){result->count, code, result->segment};
+        result->errors[result->error_count++] = (struct failure){result->count, code};
     else
         result->capped = true;
 }

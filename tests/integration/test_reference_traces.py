@@ -110,7 +110,7 @@ def sequences_differ(found: Sequence[object], expected: Sequence[object]) -> lis
 
 
 def ledger_differences(case: Case, decoded: Decoded) -> list[str]:
-    """Every byte is decoded or in a gap; there are no gaps but errors, overflows, and what lies before the first PSB."""
+    """Every byte is decoded or in a gap; no gaps but errors, overflows, and what lies before the first PSB."""
     found = []
     stream = decoded.bundle.ledger()["decode/0"]
     if not stream.balanced or stream.produced != case.trace["bytes"]:

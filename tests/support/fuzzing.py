@@ -19,12 +19,15 @@ MAX_TRACE = 1 << 14
 """Longer reference traces are left out: most of an input would be what was tried before."""
 
 
-def build(folder: Path) -> Path:
-    """The fuzzer with AddressSanitizer and UBSan."""
-    ours = [path for path in sorted(SOURCES.glob("*.c")) if b"libipt" in path.read_bytes() or not path.stem.startswith(
-        ("evl", "join", "dump"))]
+def build(folder: Path, decoders: str | None = None) -> Path:
+    """The fuzzer with AddressSanitizer and UBSan; `decoders` replaces the text of its decoders.c."""
+    ours = [path for path in sorted(SOURCES.glob("*.c")) if not path.stem.startswith(("evl", "join", "dump"))]
+    table = FUZZ / "decoders.c"
+    if decoders is not None:
+        table = folder / "decoders.c"
+        table.write_text(decoders)
     return compile_c(FUZZ / "fuzz_decode.c", folder / "fuzz_decode", "-std=gnu11", "-g", "-Werror", f"-I{SOURCES}",
-                     f"-I{FUZZ}", str(FUZZ / "decoders.c"), *map(str, ours), "-fsanitize=address,undefined",
+                     f"-I{FUZZ}", str(table), *map(str, ours), "-fsanitize=address,undefined",
                      "-fno-sanitize-recover=all", "-lipt")
 
 
@@ -41,7 +44,8 @@ def corpus(folder: Path, *, programs: int = 6, references: bool = True) -> list[
         if case.truth is None or case.trace["bytes"] > MAX_TRACE:
             continue
         try:
-            found.append(_reference(folder, number, case.bundle(folder / f"reference-{number}.ptw"), case.options().cpu))
+            bundle = case.bundle(folder / f"reference-{number}.ptw")
+            found.append(_reference(folder, number, bundle, case.options().cpu))
         except CaseError:
             continue  # the reference test itself says so
     return found

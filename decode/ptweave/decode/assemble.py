@@ -455,5 +455,6 @@ class _Rows:
 
 _FIRST: dict[str, str] = {"flow": "flow", "clock": "clock_seq", "event": "event_seq", "gap": "gap_seq"}
 _STEP_COLUMNS = ("flow", "clock_seq", "clock_tsc", "event_seq", "event_tsc", "event_kind", "event_ip", "event_target",
-                 "event_offset", "event_detail", "event_size", "event_update", "event_lost_mtc", "event_lost_cyc", "gap_seq", "gap_tsc", "gap_kind", "gap_bytes", "gap_offset", "gap_ip",
+                 "event_offset", "event_detail", "event_size", "event_update", "event_lost_mtc", "event_lost_cyc",
+                 "gap_seq", "gap_tsc", "gap_kind", "gap_bytes", "gap_offset", "gap_ip",
                  "gap_detail")
