@@ -5,7 +5,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 ROOMS := data preload wrapper cli decode merge
 
-.PHONY: help setup build demo test lint bench clean
+.PHONY: help setup build demo test fuzz lint bench clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
@@ -20,6 +20,9 @@ demo: setup ## record a real program, decode, merge, and show the answers
 
 test: setup ## every test
 	@$(PY) -m pytest -q
+
+fuzz: setup ## 10,000 damaged traces through the decoders, with sanitizers
+	@$(PY) -m tests.fuzz.run
 
 lint: setup ## ruff and mypy --strict (C is compiled with -Wall -Wextra -Werror)
 	@$(VENV)/bin/ruff check .

@@ -42,6 +42,7 @@ def judge(case: Case, folder: Path) -> Verdict:
     if case.packets is not None:
         verdict.say("packets", packet_differences(case), f"{case.packets['packets']} ok")
     if case.truth is not None:
+        folder.mkdir(exist_ok=True)
         decoded = case.bundle(folder / "run.ptw").decode()
         judge_flow(case, decoded, verdict)
     return verdict
@@ -109,7 +110,7 @@ def sequences_differ(found: Sequence[object], expected: Sequence[object]) -> lis
 
 
 def ledger_differences(case: Case, decoded: Decoded) -> list[str]:
-    """Every byte is decoded or in a gap; there are no gaps but errors, overflows, and what lies before the first PSB."""
+    """Every byte is decoded or in a gap; no gaps but errors, overflows, and what lies before the first PSB."""
     found = []
     stream = decoded.bundle.ledger()["decode/0"]
     if not stream.balanced or stream.produced != case.trace["bytes"]:

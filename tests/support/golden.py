@@ -39,7 +39,7 @@ def load(name: str) -> Case:
 
 def bundle(case: Case, path: Path) -> TraceBundle:
     """The case as a bundle with one thread."""
-    timing = {name: value for name, value in case.timing.items()}
+    timing = dict(case.timing.items())
     identity = ("GenuineIntel", *case.cpu) if case.cpu else ("",)
     ticks = bool(timing.pop("ticks", 0))
     cpu = Cpu(*identity, **timing)  # type: ignore[arg-type]
@@ -121,7 +121,7 @@ def show(case: Case, row: Event | Gap | None) -> str:
     text = f"before {row.before}: {row.kind} ip={named(case, row.ip)}"
     if isinstance(row, Event):
         detail = "-" if row.detail is None else f"{row.detail:#x}"
-        more = f"size={row.size} {'update ' * row.update}tsc={row.tsc} at={row.offset} lost={row.lost_mtc},{row.lost_cyc}"
+        more = f"size={row.size} {'update ' * row.update}tsc={row.tsc} at={row.offset} lost={row.lost_cyc}"
         return f"{text} target={named(case, row.target)} detail={detail} {more}"
     return f"{text} {row.offset}..{row.offset + row.size} {row.text!r}"
 
@@ -137,7 +137,8 @@ class PacketLister:
         """The packets it finds in a trace of `cpu`; errors are left out: what could not be read is not listed."""
         file = self.folder / "trace.pt"
         file.write_bytes(trace)
-        listed = subprocess.run([self.program, file, *map(str, cpu or ())], capture_output=True, text=True, check=True).stdout
+        command = [self.program, file, *map(str, cpu or ())]
+        listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         found = []
         for line in listed.splitlines():
             offset, size, kind, *values = line.split()

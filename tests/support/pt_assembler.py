@@ -2,29 +2,30 @@
 """The PT assembler: annotated assembly in; trace, code, expected packets, instructions, events and gaps out.
 
 A `.ptasm` file holds cases. Lines that begin with `@` are directives, all others are lines of GNU as (AT&T, one
-instruction a line, or `N * INSTRUCTION`); what follows a `;` is an annotation, `pt: PACKET, PACKET…`, or a comment. Packets are written in the
-order of the file.
+instruction a line, or `N * INSTRUCTION`); what follows a `;` is an annotation, `pt: PACKET, PACKET…`, or a comment.
+Packets are written in the order of the file.
 
     @case NAME | what it shows
-    @use PROGRAM                  the code of `@program PROGRAM | …` (directives and code up to the next @case or @program)
-    @code BITS ADDRESS [missing]  what follows is code for 16, 32 or 64 bits; `missing`: mapped, but its bytes are not kept
+    @use PROGRAM                  the code of `@program PROGRAM` (its lines up to the next @case or @program)
+    @code BITS ADDRESS [missing]  what follows is code for 16, 32 or 64 bits; `missing`: its bytes are not kept
     @cpu F/M/S                    an Intel processor, with its errata; without it: packets as the architecture says
     @timing mtc_freq=N nom_freq=N tsc_ratio=EBX/EAX
     @filter KIND FIRST LAST       an address filter: `filter` (trace only there) or `stop`
     @pt PACKET, PACKET…           packets, as after `; pt:`
     @run ITEMS                    instructions executed: `a`, `a..b` (all from a to b), `(a..b c)*3`
     @started A [BITS]             the events of `start(A)`: enabled, and the mode the processor is in
-    @event N KIND ip=A target=A detail=V size=V [update]   an event before the N-th instruction; what is not named is null;
+    @event N KIND ip=A target=A detail=V size=V [update]
+                                  an event before the N-th instruction; what is not named is null;
                                   tsc=V at=P lost_mtc=V lost_cyc=V: compared when they are named
     @gap N KIND FROM..TO [ip=A] [text words]          a hole from packet FROM to packet TO, or `end`; without FROM..TO:
                                   of no bytes, somewhere between the events around it
     @clock N:TSC …                moments known, each before the N-th instruction
 
-An address is a number, a label, or `label+N`, N instructions further. Packets take `form:address` where they carry an IP
-(the form is IPBytes; without it, it is chosen as a processor would) and may have a label, `name = packet(…)`.
+An address is a number, a label, or `label+N`, N instructions further. Packets take `form:address` where they carry an
+IP (the form is IPBytes; without it, it is chosen as a processor would) and may have a label, `name = packet(…)`.
 `start(A)` or `start(A, BITS)` is PSB, PSBEND, MODE.Exec and TIP.PGE; `raw(HEX)` is bytes in front of the first PSB,
-`bad(HEX)` a packet that cannot be read: nothing after it is listed up to the next PSB; `psb.rest()` ends a PSB whose first
-two bytes another packet has swallowed.
+`bad(HEX)` a packet that cannot be read: nothing after it is listed up to the next PSB; `psb.rest()` ends a PSB whose
+first two bytes another packet has swallowed.
 Nothing here asks the decoder or libipt anything: addresses of instructions are labels of binutils' own, packets are
 written by `PtWriter`, expectations stand in the file.
 """
@@ -300,7 +301,8 @@ class _Packets:
             self.packets.append(Packet(offset - 2, 16, "psb", ()))
             return
         if kind == "start":
-            self.add(f"psb(), psbend(), mode.exec({arguments[1] if len(arguments) > 1 else 64}), tip.pge({arguments[0]})")
+            bits = arguments[1] if len(arguments) > 1 else 64
+            self.add(f"psb(), psbend(), mode.exec({bits}), tip.pge({arguments[0]})")
             return
         if kind not in self.makers:
             raise AssemblyError(f"no packet is called {kind}")

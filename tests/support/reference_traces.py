@@ -204,7 +204,7 @@ def _segments(path: Path, base: object) -> list[tuple[int, int, int]]:
                  if part["p_type"] == "PT_LOAD" and part["p_filesz"]]
     if base == "link address" or base is None:
         shift = 0
-    elif isinstance(base, int) or isinstance(base, str) and re.fullmatch(r"0x[0-9a-fA-F]+|\d+", base):
+    elif isinstance(base, int) or (isinstance(base, str) and re.fullmatch(r"0x[0-9a-fA-F]+|\d+", base)):
         shift = int(str(base), 0) - min(address for address, _, _ in loads)
     else:
         raise CaseError(f"{path}: base {base!r}")
@@ -214,9 +214,9 @@ def _segments(path: Path, base: object) -> list[tuple[int, int, int]]:
 WORDS = (
     ("enabled", "enabled"), ("resumed", "resumed"), ("disabled", "disabled"), ("overflow", "overflow"),
     ("interrupt", "async_branch"), ("paging", "paging"), ("exec mode", "exec_mode"), ("begin transaction", "tsx"),
-    ("committed", "tsx"), ("aborted", "tsx"), ("transaction", "tsx"), ("stop", "stop"), ("vmcs", "vmcs"),
-    ("exstop", "exstop"), ("mwait", "mwait"), ("pwre", "pwre"), ("pwrx", "pwrx"), ("ptwrite", "ptwrite"),
-    ("tick", "tick"), ("cbr", "cbr"), ("mnt", "mnt"))
+    ("committed", "tsx"), ("aborted", "tsx"), ("transaction", "tsx"), ("stop", "stop"), ("stopped", "stop"),
+    ("vmcs", "vmcs"), ("exstop", "exstop"), ("mwait", "mwait"), ("pwre", "pwre"), ("pwrx", "pwrx"),
+    ("ptwrite", "ptwrite"), ("tick", "tick"), ("cbr", "cbr"), ("mnt", "mnt"))
 """How the reference calls events, and what they are here."""
 
 VALUED = {"cbr": r"cbr: ([0-9a-f]+)", "ptwrite": r"ptwrite: ([0-9a-f]+)", "mnt": r"mnt: ([0-9a-f]+)",
@@ -295,6 +295,8 @@ def _value(kind: str, row: dict[str, Any]) -> int | None:
         return None if row["ip"] is None else int(row["ip"])
     if kind == "paging":
         return int(row["detail"]) & ~1
+    if kind == "exec_mode" and not row["detail"]:
+        return None
     if kind in ("cbr", "ptwrite", "mnt", "vmcs", "exec_mode"):
         return int(row["detail"]) % (1 << 64)
     return None

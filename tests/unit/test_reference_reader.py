@@ -24,7 +24,8 @@ def test_processors(text: str, cpu: tuple[int, int, int] | None) -> None:
 
 
 def test_images() -> None:
-    options = parse("ptxed --raw a.bin:0x1000-0x3000:0x400000 --raw b.bin:0x500000 --elf c --elf d:0x7f00 --pt t:0x10-0x20")
+    options = parse("ptxed --raw a.bin:0x1000-0x3000:0x400000 --raw b.bin:0x500000 --elf c --elf d:0x7f00 "
+                    "--pt t:0x10-0x20")
     assert options.images == [
         {"kind": "raw", "file": "a.bin", "file_offset": 0x1000, "size": 0x2000, "vaddr": 0x400000},
         {"kind": "raw", "file": "b.bin", "file_offset": 0, "size": None, "vaddr": 0x500000},
@@ -33,7 +34,8 @@ def test_images() -> None:
 
 
 def test_sideband_options_are_known() -> None:
-    options = parse("ptxed --insn-decoder --no-inst --event:ip --pevent:primary a --pevent:sample-config 0:1 --sb:time t")
+    options = parse("ptxed --insn-decoder --no-inst --event:ip --pevent:primary a --pevent:sample-config 0:1 "
+                    "--sb:time t")
     assert options.trace == "t"
 
 

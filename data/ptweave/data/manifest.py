@@ -98,7 +98,7 @@ class Manifest:
     threads_mode: str = "native"
     events: str = ""
     clocks: Clocks = field(default_factory=Clocks)
-    filters: list[Filter] = field(default_factory=list)  # without them libipt cannot tell where tracing was filtered out
+    filters: list[Filter] = field(default_factory=list)  # address filters that were set; libipt follows them
     exact_time: bool = False  # times by branch, as perf tells them, instead of libipt's at the packets it has read
     ticks: bool = False  # decode a `tick` event at every update of the time
     pid: int = 0

@@ -167,8 +167,8 @@ PT_EVENTS = Table("pt_events", "an event the decoder met between two blocks", (
     Column("target", _U64, "address", "where execution went on; null unknown"),
     Column("offset", _U64, "bytes", "offset in the trace", delta=True),
     Column("detail", _I64, "", "the event's payload, all its bits: ptwrite, mnt: the value; cbr: the ratio; paging, "
-           "async_paging: CR3, bit 0: VMX non-root; vmcs, async_vmcs: base; exec_mode: 16, 32, 64 or 0 unknown; tsx: bit "
-           "0 speculative, bit 1 aborted; mwait: extensions << 32 \\| hints; pwre: bit 16 by hardware, C-state << 8 "
+           "async_paging: CR3, bit 0: VMX non-root; vmcs, async_vmcs: base; exec_mode: 16, 32, 64 or 0 unknown; tsx: "
+           "bit 0 speculative, 1 aborted; mwait: extensions << 32 \\| hints; pwre: bit 16 by hardware, C-state << 8 "
            "\\| sub C-state; pwrx: bits 16, 17, 18 woken by interrupt, store, hardware, last << 8 \\| deepest C-state; "
            "1 for an enabled that resumes; null none"),
     Column("size", pa.int8(), "bytes", "size of a ptwrite's operand, 4 or 8; null for other events"),

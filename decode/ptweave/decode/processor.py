@@ -14,9 +14,9 @@ FILTERS = {FilterKind.FILTER: lib.PTD_FILTER_FILTER, FilterKind.STOP: lib.PTD_FI
 
 
 def processor(manifest: Manifest) -> Any:
-    """`struct ptd_cpu`: identity (errata), timing, address filters, flags. Raises BadInput for numbers no processor has.
+    """`struct ptd_cpu`: identity (errata), timing, address filters, flags.
 
-    The soft engine's packets have no errata, whatever made them.
+    Raises BadInput for numbers no processor has. The soft engine's packets have no errata, whatever made them.
     """
     cpu = ffi.new("struct ptd_cpu *")
     known = manifest.cpu
