@@ -54,7 +54,7 @@ def long_run(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     folder = tmp_path_factory.mktemp("long")
     machine = random_run(2003, folder, steps=4000)
     bundle = TraceBundle(folder / "run.ptw").map(machine.code.data, machine.code.base)
-    return bundle.thread(machine.packets.data * 120).write()
+    return bundle.thread(machine.packets.data * 60).write()
 
 
 @pytest.fixture
@@ -157,7 +157,8 @@ def test_interrupted_all_processes_end(run: Bundle, tmp_path: Path) -> None:
 
 def test_a_recorded_run_is_the_same_cut_at_every_psb(tmp_path: Path) -> None:
     """The engine's own log of what it executed is the oracle; a PSB every kilobyte gives many ranges."""
-    recording = record_all(["ls", "-lR", "/usr/share/doc/valgrind"], tmp_path, log=True)
+    recording = record_all(["ls", "-lR", "/usr/share/doc/valgrind"], tmp_path, log=True,
+                           options=("--pt-psb-kb=1",))
     bundle = recording.bundle
     bundle.manifest.clocks = Clocks(0, 0, 1 << 40, 1 << 40)
     (ran,) = (one for _, _, one in recording.logs)

@@ -167,6 +167,14 @@ TASK_KINDS = ("flow", "clock", "event", "gap")
 _SCHEMA = pa.schema([pa.field(name, pa.list_(kind)) for name, kind in {**_LISTS, **_PARTS}.items()])
 
 
+def _one_list(values: pa.Array, kind: pa.DataType) -> pa.ListArray:
+    return pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()),
+                                    values if values.type == kind else values.cast(kind))
+
+
+_NOTHING = {column.name: _one_list(pa.array([], column.type.value_type), column.type.value_type) for column in _SCHEMA}
+
+
 @dataclass(frozen=True)
 class Key:
     """What all results of a decode depend on, beside the ranges themselves."""
@@ -268,18 +276,14 @@ class TaskWriter:
         self._path = path
         self._partial = path.with_name(f".{path.name}.{os.getpid()}")
         self._sink = pa.OSFile(str(self._partial), "wb")
-        self._writer = pa.ipc.new_file(self._sink, _SCHEMA, options=pa.ipc.IpcWriteOptions(compression="lz4"))
+        options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+        self._writer = pa.ipc.new_file(self._sink, _SCHEMA, options=options)
 
     def write(self, columns: dict[str, pa.Array]) -> None:
         """One row; columns that are not given are empty."""
-        arrays = []
-        for column in _SCHEMA:
-            values = columns.get(column.name)
-            if values is None:
-                values = pa.array([], column.type.value_type)
-            offsets = pa.array([0, len(values)], pa.int32())
-            arrays.append(pa.ListArray.from_arrays(offsets, values.cast(column.type.value_type)))
-        self._writer.write_batch(pa.record_batch(arrays, schema=_SCHEMA))
+        arrays = [_NOTHING[column.name] if column.name not in columns else
+                  _one_list(columns[column.name], column.type.value_type) for column in _SCHEMA]
+        self._writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA))
 
     def close(self) -> None:
         self._writer.close()

@@ -19,7 +19,14 @@ def progress(label: str, *, quiet: bool, unit: str = "") -> Iterator[Advance]:
         yield lambda done, total: None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
 
     rate = [TransferSpeedColumn()] if unit == "bytes" else []
     with Progress(TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), *rate, TimeRemainingColumn(),
