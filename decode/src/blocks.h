@@ -72,6 +72,20 @@ static inline uint64_t ptd_block_hash(uint64_t ip, uint64_t end_ip)
     return ptd_mix(ip + (end_ip << 20));
 }
 
+/* The entry of a block libipt decoded, good until the next one is made; NULL: there is none yet. */
+static inline const struct ptd_block_hit *ptd_blocks_find(const struct ptd_blocks *blocks,
+                                                          const struct pt_block *block)
+{
+    uint64_t slot = ptd_block_hash(block->ip, block->end_ip) & blocks->hits_mask;
+    for (; blocks->hits[slot].instructions; slot = (slot + 1) & blocks->hits_mask) {
+        const struct ptd_block_hit *hit = &blocks->hits[slot];
+        if (hit->ip == block->ip && hit->end_ip == block->end_ip && hit->isid == block->isid &&
+            hit->instructions == block->ninsn && hit->mode == (uint8_t)block->mode)
+            return hit;
+    }
+    return NULL;
+}
+
 /*
  * The number and class of a block libipt decoded in `space`; `ret` borrows an entry until the next call.
  * Returns 0, -ENOMEM or -EOVERFLOW.
@@ -79,16 +93,8 @@ static inline uint64_t ptd_block_hash(uint64_t ip, uint64_t end_ip)
 static inline int ptd_blocks_intern(struct ptd_blocks *blocks, struct ptd_space *space, const struct pt_block *block,
                                     const struct ptd_block_hit **ret)
 {
-    uint64_t slot = ptd_block_hash(block->ip, block->end_ip) & blocks->hits_mask;
-    for (; blocks->hits[slot].instructions; slot = (slot + 1) & blocks->hits_mask) {
-        const struct ptd_block_hit *hit = &blocks->hits[slot];
-        if (hit->ip == block->ip && hit->end_ip == block->end_ip && hit->isid == block->isid &&
-            hit->instructions == block->ninsn && hit->mode == (uint8_t)block->mode) {
-            *ret = hit;
-            return 0;
-        }
-    }
-    return ptd_blocks_intern_new(blocks, space, block, ret);
+    *ret = ptd_blocks_find(blocks, block);
+    return *ret ? 0 : ptd_blocks_intern_new(blocks, space, block, ret);
 }
 
 #endif

@@ -64,7 +64,10 @@ struct ptd_decoder {
     uint32_t without_packet;  /* blocks since the last one that used a packet */
     uint32_t sure;            /* blocks of the run up to and with the last one that used a packet */
     bool overflowed;          /* the last event was an overflow: what comes after is not known to be the same */
+    struct pt_block held;     /* the beginning of a block of which more may come; no instructions: there is none */
+    uint64_t held_end;        /* the address after it */
     struct open_gap gap;
+    struct ptd_rows *rows; /* being filled by this step */
     bool paced;
     struct ptd_pace pace;
     size_t switched; /* switches that are behind us */
@@ -102,35 +105,18 @@ static void note_time(struct ptd_decoder *decoder, struct ptd_rows *rows)
 
 /* ---- paths ---- */
 
-/* End the run: number it, write its row. Returns 0 or negative errno. */
-static int cut(struct ptd_decoder *decoder, struct ptd_rows *rows)
+/* Hold the block appended last against the packets it used. */
+static void pace_block(struct ptd_decoder *decoder, const struct ptd_block_hit *hit)
 {
-    struct ptd_run *run = &decoder->run;
-    if (!run->length)
-        return 0;
-    struct ptd_tables *tables = decoder->tables;
-    int32_t path;
-    int error = ptd_paths_intern(&tables->paths, run, tables->blocks.instructions, tables->blocks.last, &path);
-    if (error < 0)
-        return error;
-    ptd_rows_flow(rows, decoder->progress.seq, path);
-    if (decoder->progress.first_block < 0)
-        decoder->progress.first_block = run->blocks[0];
-    decoder->progress.seq += run->length;
-    decoder->progress.instructions += (uint32_t)tables->paths.instructions[path];
-    decoder->progress.branches += (uint32_t)tables->paths.branches[path];
-    ptd_run_reset(run);
-    decoder->sure = 0;
-    return 0;
-}
-
-/* Drop the blocks after the last one that used a packet. */
-static void forget_tail(struct ptd_decoder *decoder)
-{
-    struct ptd_run *run = &decoder->run;
-    ptd_run_reset(run);
-    for (uint32_t i = 0; i < decoder->sure; i++)
-        ptd_run_append(run, run->blocks[i]);
+    const struct ptd_pace_block block = {
+        .next = decoder->progress.seq + decoder->run.length,
+        .ip = hit->ip,
+        .end_ip = hit->end_ip,
+        .mode = hit->mode,
+        .instructions = hit->instructions,
+        .last = (enum ptd_class)hit->last,
+    };
+    ptd_pace_block(&decoder->pace, decoder->rows, ptd_space_walker(decoder->space), &block);
 }
 
 /* Append a block; true when the run is to be cut after it. */
@@ -138,6 +124,8 @@ static bool append(struct ptd_decoder *decoder, const struct ptd_block_hit *hit)
 {
     struct ptd_run *run = &decoder->run;
     ptd_run_append(run, hit->block);
+    if (decoder->paced)
+        pace_block(decoder, hit);
     switch ((enum ptd_class)hit->last) {
     case PTD_COND_JUMP:
     case PTD_RETURN:
@@ -156,7 +144,131 @@ static bool append(struct ptd_decoder *decoder, const struct ptd_block_hit *hit)
     }
 }
 
-/* ---- time and switches ---- */
+/* Append the block that is held, if any. Returns 1 when the run is to be cut after it, 0 or negative errno. */
+static int release(struct ptd_decoder *decoder)
+{
+    struct pt_block *held = &decoder->held;
+    if (!held->ninsn)
+        return 0;
+    const struct ptd_block_hit *hit;
+    int error = ptd_blocks_intern(&decoder->tables->blocks, decoder->space, held, &hit);
+    if (error < 0)
+        return error;
+    held->ninsn = 0;
+    return append(decoder, hit);
+}
+
+/* End the run: number it, write its row. Returns 0 or negative errno. */
+static int cut(struct ptd_decoder *decoder, struct ptd_rows *rows)
+{
+    struct ptd_run *run = &decoder->run;
+    int error = release(decoder);
+    if (error < 0 || !run->length)
+        return error < 0 ? error : 0;
+    struct ptd_tables *tables = decoder->tables;
+    int32_t path;
+    error = ptd_paths_intern(&tables->paths, run, tables->blocks.instructions, tables->blocks.last, &path);
+    if (error < 0)
+        return error;
+    ptd_rows_flow(rows, decoder->progress.seq, path);
+    if (decoder->progress.first_block < 0)
+        decoder->progress.first_block = run->blocks[0];
+    decoder->progress.seq += run->length;
+    decoder->progress.instructions += (uint32_t)tables->paths.instructions[path];
+    decoder->progress.branches += (uint32_t)tables->paths.branches[path];
+    ptd_run_reset(run);
+    decoder->sure = 0;
+    return 0;
+}
+
+/* Instruction lengths of a block from its beginning on; how many are known. */
+static uint32_t lengths_of(const struct ptd_decoder *decoder, const struct pt_block *block, uint8_t *lengths)
+{
+    struct ptd_walk walk;
+    ptd_walker_walk(ptd_space_walker(decoder->space), block->ip, block->mode, block->ninsn, lengths, &walk);
+    return walk.instructions;
+}
+
+/* Move the first `count` instructions of a block to the end of the one that is held. */
+static void fill_held(struct ptd_decoder *decoder, struct pt_block *block, uint32_t count)
+{
+    uint8_t lengths[UINT16_MAX];
+    if (lengths_of(decoder, block, lengths) < count)
+        return;
+    for (uint32_t i = 0; i < count; i++) {
+        decoder->held.end_ip = block->ip;
+        block->ip += lengths[i];
+    }
+    decoder->held.ninsn = (uint16_t)(decoder->held.ninsn + count);
+    block->ninsn = (uint16_t)(block->ninsn - count);
+}
+
+/* Put the block that is held before `block`, or append it if they are not one. Returns 0 or negative errno. */
+static int join(struct ptd_decoder *decoder, struct ptd_rows *rows, struct pt_block *block)
+{
+    struct pt_block *held = &decoder->held;
+    if (block->ip == decoder->held_end && block->isid == held->isid && block->mode == held->mode) {
+        uint32_t room = (uint32_t)(UINT16_MAX - held->ninsn);
+        if (block->ninsn <= room) {
+            block->ip = held->ip;
+            block->ninsn = (uint16_t)(block->ninsn + held->ninsn);
+            held->ninsn = 0;
+            return 0;
+        }
+        fill_held(decoder, block, room);
+    }
+    int error = release(decoder);
+    return error > 0 ? cut(decoder, rows) : error;
+}
+
+/* Whether a block ends although no branch and no event ends it; `end` becomes the address after it. */
+static bool ends_in_nothing(const struct ptd_decoder *decoder, const struct pt_block *block, uint64_t *end)
+{
+    struct ptd_walk walk;
+    if (ptd_walker_walk(ptd_space_walker(decoder->space), block->end_ip, block->mode, 1, NULL, &walk) < 0)
+        return false;
+    *end = walk.end;
+    return walk.last == PTD_OTHER;
+}
+
+/*
+ * Add a block libipt decoded; `whole`: an event or an error ends it. libipt ends blocks also where entries of its
+ * block cache end, and what is in there depends on what was decoded before: a block that nothing ends is held until
+ * the rest of it is there. Returns 1 when the run is to be cut after it, 0 or negative errno.
+ */
+static int take_block(struct ptd_decoder *decoder, struct ptd_rows *rows, struct pt_block *block, bool whole)
+{
+    struct ptd_blocks *blocks = &decoder->tables->blocks;
+    if (decoder->held.ninsn) {
+        int error = join(decoder, rows, block);
+        if (error < 0)
+            return error;
+    }
+    const struct ptd_block_hit *hit = ptd_blocks_find(blocks, block);
+    if (!whole && (!hit || hit->last == PTD_OTHER) && ends_in_nothing(decoder, block, &decoder->held_end)) {
+        decoder->held = *block;
+        decoder->without_packet++;
+        return 0;
+    }
+    if (!hit) {
+        int error = ptd_blocks_intern_new(blocks, decoder->space, block, &hit);
+        if (error < 0)
+            return error;
+    }
+    return append(decoder, hit);
+}
+
+/* Drop the blocks after the last one that used a packet. */
+static void forget_tail(struct ptd_decoder *decoder)
+{
+    struct ptd_run *run = &decoder->run;
+    decoder->held.ninsn = 0;
+    ptd_run_reset(run);
+    for (uint32_t i = 0; i < decoder->sure; i++)
+        ptd_run_append(run, run->blocks[i]);
+}
+
+/* ---- switches ---- */
 
 /* Carry out the switches whose time has come; the run is cut there. Returns 0 or negative errno. */
 static int follow(struct ptd_decoder *decoder, struct ptd_rows *rows)
@@ -165,7 +277,8 @@ static int follow(struct ptd_decoder *decoder, struct ptd_rows *rows)
     size_t before = decoder->switched;
     uint64_t now = decoder->pace.now;
     decoder->progress.tsc = now;
-    while (decoder->switched < slice->switch_count && (!decoder->switched || slice->switches[decoder->switched].tsc <= now))
+    while (decoder->switched < slice->switch_count &&
+           (!decoder->switched || slice->switches[decoder->switched].tsc <= now))
         decoder->switched++;
     if (decoder->switched == before)
         return 0;
@@ -179,24 +292,6 @@ static int follow(struct ptd_decoder *decoder, struct ptd_rows *rows)
     if (now)
         ptd_rows_moment(rows, decoder->progress.seq, now, 0);
     return error;
-}
-
-/* The time of the block appended last. Returns 0 or negative errno. */
-static int pace_block(struct ptd_decoder *decoder, struct ptd_rows *rows, const struct ptd_block_hit *hit,
-                      int64_t next)
-{
-    if (!decoder->paced)
-        return 0;
-    const struct ptd_pace_block block = {
-        .next = next,
-        .ip = hit->ip,
-        .end_ip = hit->end_ip,
-        .mode = hit->mode,
-        .instructions = hit->instructions,
-        .last = (enum ptd_class)hit->last,
-    };
-    ptd_pace_block(&decoder->pace, rows, ptd_space_walker(decoder->space), &block);
-    return follow(decoder, rows);
 }
 
 /* ---- gaps ---- */
@@ -461,23 +556,23 @@ static int run_blocks(struct ptd_decoder *decoder, struct ptd_rows *rows, int st
             return status;
         }
         if (block.ninsn) {
-            const struct ptd_block_hit *hit;
-            *error = ptd_blocks_intern(&decoder->tables->blocks, decoder->space, &block, &hit);
-            if (*error < 0)
-                return 0;
-            *ip = status == -pte_nomap ? end_of(decoder, hit->block) : block.end_ip;
-            bool full = append(decoder, hit);
-            int64_t next = decoder->progress.seq + decoder->run.length;
-            if (full)
-                *error = cut(decoder, rows);
-            if (*error == 0)
-                *error = pace_block(decoder, rows, hit, next);
-            if (full) {
+            *ip = block.end_ip;
+            int full = take_block(decoder, rows, &block, status < 0 || status & pts_event_pending);
+            if (status == -pte_nomap && full >= 0)
+                *ip = end_of(decoder, decoder->run.blocks[decoder->run.length - 1]);
+            if (full > 0) {
+                full = cut(decoder, rows);
                 note_time(decoder, rows);
                 if (status >= 0)
                     settle(decoder);
-                if (*error < 0 || !ptd_rows_have_room(rows))
-                    return status;
+            }
+            if (full >= 0 && decoder->paced)
+                full = follow(decoder, rows);
+            if (full >= 0 && !decoder->run.length && !ptd_rows_have_room(rows))
+                return status;
+            if (full < 0) {
+                *error = full;
+                return 0;
             }
         } else {
             decoder->without_packet++;
@@ -492,12 +587,11 @@ static int run_blocks(struct ptd_decoder *decoder, struct ptd_rows *rows, int st
 static bool cut_block(struct ptd_decoder *decoder, struct pt_block *block, uint64_t ip)
 {
     uint8_t lengths[UINT16_MAX];
-    struct ptd_walk walk;
     if (!block->ninsn || ip < block->ip || ip > block->end_ip)
         return false;
-    ptd_walker_walk(ptd_space_walker(decoder->space), block->ip, block->mode, block->ninsn, lengths, &walk);
+    uint32_t count = lengths_of(decoder, block, lengths);
     uint64_t at = block->ip, last = at;
-    for (uint32_t i = 0; i < walk.instructions; i++) {
+    for (uint32_t i = 0; i < count; i++) {
         if (at == ip) {
             block->ninsn = (uint16_t)i;
             block->end_ip = last;
@@ -511,21 +605,15 @@ static bool cut_block(struct ptd_decoder *decoder, struct pt_block *block, uint6
 }
 
 /* Add a block of the tail; `ip` becomes the address after it. Returns 0 or negative errno. */
-static int add_to_tail(struct ptd_decoder *decoder, struct ptd_rows *rows, const struct pt_block *block, uint64_t *ip)
+static int add_to_tail(struct ptd_decoder *decoder, struct ptd_rows *rows, struct pt_block *block, bool whole,
+                       uint64_t *ip)
 {
-    const struct ptd_block_hit *hit;
     uint32_t blocks = decoder->without_packet + 1;
-    int error = 0;
-    if (block->ninsn) {
-        error = ptd_blocks_intern(&decoder->tables->blocks, decoder->space, block, &hit);
-        if (error < 0)
-            return error;
-        *ip = end_of(decoder, hit->block);
-        if (append(decoder, hit))
-            error = cut(decoder, rows);
-    }
+    int full = block->ninsn ? take_block(decoder, rows, block, whole) : 0;
+    if (full >= 0 && block->ninsn && whole && decoder->run.length)
+        *ip = end_of(decoder, decoder->run.blocks[decoder->run.length - 1]);
     decoder->without_packet = blocks; /* whatever they end in, they use no packets */
-    return error;
+    return full > 0 ? cut(decoder, rows) : full;
 }
 
 /* Go on, without packets, until execution stands where the next slice begins. Returns 0 or negative errno. */
@@ -541,7 +629,7 @@ static int stop(struct ptd_decoder *decoder, struct ptd_rows *rows)
         status = pt_blk_next(decoder->libipt, &block, sizeof block);
         ip = block.ip;
         there = cut_block(decoder, &block, decoder->slice.stop_ip);
-        error = add_to_tail(decoder, rows, &block, &ip);
+        error = add_to_tail(decoder, rows, &block, there || status < 0, &ip);
     }
     if (error == 0)
         error = cut(decoder, rows);
@@ -604,6 +692,7 @@ static int run(struct ptd_decoder *decoder, struct ptd_rows *rows)
 
 int ptd_decoder_step(struct ptd_decoder *decoder, struct ptd_rows *rows)
 {
+    decoder->rows = rows;
     while (decoder->state != DONE && ptd_rows_have_room(rows)) {
         if (decoder->state == SYNCHRONISING) {
             synchronise(decoder, rows);

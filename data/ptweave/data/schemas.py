@@ -279,14 +279,16 @@ DECODED_THUNKS = pa.schema([
 
 
 class TableWriter:
-    """Writes one table's Parquet file, streaming; a row group every ROW_GROUP rows.
+    """Writes one table's Parquet file, streaming; a row group every `row_group` rows.
 
-    The file appears under its name only when it is closed without an error.
+    The file appears under its name only when it is closed without an error. Where rows are cut into row groups depends
+    on the rows alone, not on how they came.
     """
 
-    def __init__(self, folder: Path, table: Table, name: str = "0.parquet") -> None:
+    def __init__(self, folder: Path, table: Table, name: str = "0.parquet", *, row_group: int = ROW_GROUP) -> None:
         self.table = table
         self.rows = 0
+        self._row_group = row_group
         target = folder / table.name
         target.mkdir(parents=True, exist_ok=True)
         self._path = target / name
@@ -306,18 +308,19 @@ class TableWriter:
                 batch, pa.RecordBatch) else batch.cast(self.table.schema).to_batches():
             self._pending.append(part)
             self._pending_rows += part.num_rows
-        if self._pending_rows >= ROW_GROUP:
-            self._flush()
+        if self._pending_rows >= self._row_group:
+            self._flush(self._pending_rows // self._row_group * self._row_group)
 
-    def _flush(self) -> None:
-        if self._pending_rows:
+    def _flush(self, count: int) -> None:
+        if count:
             table = pa.Table.from_batches(self._pending, self.table.schema)
-            self._writer.write_table(table, row_group_size=ROW_GROUP)
-            self.rows += table.num_rows
-            self._pending, self._pending_rows = [], 0
+            self._writer.write_table(table.slice(0, count), row_group_size=self._row_group)
+            self.rows += count
+            self._pending = table.slice(count).to_batches()
+            self._pending_rows -= count
 
     def close(self) -> None:
-        self._flush()
+        self._flush(self._pending_rows)
         self._writer.close()
         self._partial.replace(self._path)
 

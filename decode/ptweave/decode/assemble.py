@@ -28,7 +28,7 @@ from ptweave.data.schemas import TableWriter
 from ptweave.decode._ipt import ffi, lib
 from ptweave.decode.columns import array, coded, times
 from ptweave.decode.gaps import GapKind
-from ptweave.decode.task import PARTS, PIECE, TaskFile, own
+from ptweave.decode.task import PARTS, PIECE, TASK_KINDS, TaskFile, own
 
 PART_ROWS = 4 * schemas.ROW_GROUP
 """A part ends with the piece that makes its rows so many."""
@@ -42,7 +42,7 @@ EVENTS = ("enabled", "disabled", "async_disabled", "async_branch", "paging", "as
 """Names of `enum ptd_event`, in its order."""
 
 ENABLED, OVERFLOW = EVENTS.index("enabled"), EVENTS.index("overflow")
-KINDS = ("flow", "clock", "event", "gap")
+KINDS = TASK_KINDS
 """The kinds of rows a task has."""
 
 TABLES = (schemas.FLOW, schemas.CLOCK, schemas.PT_EVENTS, schemas.GAPS)
@@ -257,17 +257,21 @@ class Assembler:
 
     # --- dictionaries
 
-    def paths(self) -> pa.Table:
-        """The table `paths`."""
+    def paths(self, rows: int) -> Iterator[pa.Table]:
+        """The table `paths`, so many rows at a time."""
         view = ffi.new("struct ptd_paths_view *")
         lib.ptd_tables_paths(self.tables, view)
         n = view.count
         starts = array(self.tables, view.starts, n + 1, pa.int32())
         lists = pa.ListArray.from_arrays(starts, array(self.tables, view.blocks, view.block_count, pa.int32()))
-        return pa.table({
-            "path": pa.array(np.arange(n, dtype=np.int32)), "blocks": lists,
-            "length": array(self.tables, view.length, n, pa.int32()),
-            "instructions": array(self.tables, view.instructions, n, pa.int32())}, schema=schemas.PATHS.schema)
+        length = array(self.tables, view.length, n, pa.int32())
+        instructions = array(self.tables, view.instructions, n, pa.int32())
+        for begin in range(0, n, rows):
+            end = min(begin + rows, n)
+            yield pa.table({
+                "path": pa.array(np.arange(begin, end, dtype=np.int32)), "blocks": lists.slice(begin, end - begin),
+                "length": length.slice(begin, end - begin), "instructions": instructions.slice(begin, end - begin),
+            }, schema=schemas.PATHS.schema)
 
     def blocks(self) -> dict[str, pa.Array]:
         """The table `blocks`, but for what symbols say."""

@@ -24,15 +24,15 @@ import pyarrow.parquet as pq
 from ptweave.data import schemas
 from ptweave.data.bundle import Bundle
 from ptweave.data.errors import BadInput
-from ptweave.data.schemas import write_table
+from ptweave.data.schemas import TableWriter, write_table
 from ptweave.data.sideband import read_sideband
 from ptweave.decode.assemble import CLASSES, EVENTS, PART_ROWS, Assembler, Totals
 from ptweave.decode.images import Code
 from ptweave.decode.naming import Naming
 from ptweave.decode.plan import plan
 from ptweave.decode.ranges import RANGE_BYTES
-from ptweave.decode.task import Decoder, Key, Task, chosen, tasks
-from ptweave.decode.workers import Here, Pool
+from ptweave.decode.task import Decoder, Key, Task, chosen, finished, tasks
+from ptweave.decode.workers import Here, Pool, release_memory
 
 __all__ = ["CLASSES", "DECODED_THREADS", "EVENTS", "Decoder", "Report", "decode_flow"]
 
@@ -42,6 +42,9 @@ DECODED_THREADS = pa.schema([
     pa.field("lost_bytes", pa.int64()), pa.field("first_block", pa.int32()),
 ])
 """`decoded/threads.parquet`: what decoding knows of each thread; first_block is null when it has no flow."""
+
+PATH_ROWS = 1 << 17
+"""Rows in a row group of `paths`: each holds a dozen numbers."""
 
 TASKS = "tasks"
 """Folder in `decoded/` that holds the work of a decode until it is done."""
@@ -109,7 +112,7 @@ class _Decode:
             todo = [task for thread in self.threads for task in tasks(thread, range_bytes)]
             key = Key.of(self.bundle, report.decoder)
             files = [self.folder / key.name(task) for task in todo]
-            done = {index for index, file in enumerate(files) if file.is_file() and not file.is_symlink()}
+            done = {index for index, file in enumerate(files) if finished(file)}
             self._clear({file.name for file in files})
         report.tasks, report.found = len(todo), len(done)
         report.trace_bytes = sum(thread.size for thread in self.threads)
@@ -176,6 +179,7 @@ class _Decode:
                 writing.add(workers.write(part, self.tables, clocks))
             with self.report.step("dictionaries"):
                 self._write_dictionaries()
+                release_memory()
             while writing:
                 for future in workers.wait(writing):
                     future.result()
@@ -183,7 +187,9 @@ class _Decode:
 
     def _write_dictionaries(self) -> None:
         """Paths, and blocks with functions and lines; images and maps."""
-        write_table(self.tables, schemas.PATHS, self.assembler.paths())
+        with TableWriter(self.tables, schemas.PATHS, row_group=PATH_ROWS) as writer:
+            for part in self.assembler.paths(PATH_ROWS):
+                writer.write(part)
         blocks = self.assembler.blocks()
         names = Naming(self.code).columns(blocks["image"].to_numpy(), blocks["offset"].to_numpy())
         write_table(self.tables, schemas.BLOCKS, pa.table({**blocks, **names}).cast(schemas.BLOCKS.schema))

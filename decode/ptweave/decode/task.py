@@ -40,6 +40,9 @@ from ptweave.decode.ranges import Range, cut, opened
 FORMAT = 1
 """Version of the task files."""
 
+DIGEST_SIZE = 16
+"""Bytes after the Arrow file: a BLAKE2b digest of it."""
+
 STEP_ROWS = 1 << 18
 """Rows of flow in a step."""
 
@@ -156,6 +159,9 @@ PARTS = tuple(_PARTS)
 PIECE = ("thread", "tsc", "flow", "clock", "event", "gap", "seq", "instructions", "branches")
 """Columns of a piece, as in `struct ptd_rows`; rows are counted in the task here."""
 
+TASK_KINDS = ("flow", "clock", "event", "gap")
+"""The kinds of rows a task has."""
+
 _SCHEMA = pa.schema([pa.field(name, pa.list_(kind)) for name, kind in {**_LISTS, **_PARTS}.items()])
 
 
@@ -217,15 +223,16 @@ class TaskFile:
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
             with os.fdopen(descriptor, "rb") as file:
-                self._memory = pa.py_buffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+                self.memory = pa.py_buffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
             options = pa.ipc.IpcReadOptions(
                 included_fields=[_SCHEMA.get_field_index(name) for name in self._columns], use_threads=False)
-            self._reader = pa.ipc.open_file(self._memory, options=options)
+            self._reader = pa.ipc.open_file(self.memory.slice(0, max(self.memory.size - DIGEST_SIZE, 0)),
+                                            options=options)
             self.steps = self._reader.num_record_batches - 1
+            types = {column.name: column.type for column in self._reader.schema}
         except (OSError, ValueError, pa.ArrowException) as error:
             raise self._damaged(error) from error
-        if self.steps < 0 or any(self._reader.schema.field(name).type != _SCHEMA.field(name).type
-                                 for name in self._columns):
+        if self.steps < 0 or any(types.get(name) != _SCHEMA.field(name).type for name in self._columns):
             raise self._damaged("it is no result of a task")
 
     def _damaged(self, error: object) -> BadInput:
@@ -241,7 +248,19 @@ class TaskFile:
             raise self._damaged(error) from error
 
 
-class _Writer:
+def finished(path: Path) -> bool:
+    """Whether a task's file is there and whole (a machine that lost power may leave an empty one)."""
+    if not path.is_file() or path.is_symlink():
+        return False
+    try:
+        memory = TaskFile(path, PARTS).memory
+    except BadInput:
+        return False
+    data = memoryview(memory)
+    return hashlib.blake2b(data[:-DIGEST_SIZE], digest_size=DIGEST_SIZE).digest() == bytes(data[-DIGEST_SIZE:])
+
+
+class TaskWriter:
     """Writes a task's file; it appears under its name when all is written."""
 
     def __init__(self, path: Path) -> None:
@@ -264,6 +283,9 @@ class _Writer:
     def close(self) -> None:
         self._writer.close()
         self._sink.close()
+        with self._partial.open("r+b") as file:
+            digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=DIGEST_SIZE))
+            file.write(digest.digest())
         self._partial.replace(self._path)
 
     def abort(self) -> None:
@@ -354,7 +376,7 @@ class _Sums:
     branches: int = 0
     off: bool = False
     off_ip: int = 0
-    rows: dict[str, int] = field(default_factory=lambda: dict.fromkeys(("flow", "clock", "event", "gap"), 0))
+    rows: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TASK_KINDS, 0))
     pieces: list[dict[str, int]] = field(default_factory=list)
 
 
@@ -378,7 +400,7 @@ class Decoding:
         tables = own(lib.ptd_tables_create(), lib.ptd_tables_destroy)
         sums = _Sums()
         sums.pieces.append({**dict.fromkeys(PIECE, 0), "thread": task.thread})
-        writer = _Writer(file)
+        writer = TaskWriter(file)
         try:
             with opened(task.trace, task.size if task.ranges else 0) as packets:
                 before = 0
@@ -394,7 +416,7 @@ class Decoding:
             raise
         writer.close()
 
-    def _gaps(self, writer: _Writer, task: Task, index: int, sums: _Sums) -> None:
+    def _gaps(self, writer: TaskWriter, task: Task, index: int, sums: _Sums) -> None:
         """Gaps that were known before."""
         found = [gap for at, gap in task.gaps if at == index]
         if not found:
@@ -406,7 +428,7 @@ class Decoding:
             "gap_ip": pa.nulls(len(found), pa.uint64()), "gap_detail": pa.array([gap.detail for gap in found])})
         sums.rows["gap"] += len(found)
 
-    def _range(self, writer: _Writer, tables: Any, task: Task, part: Range, packets: mmap.mmap, sums: _Sums,
+    def _range(self, writer: TaskWriter, tables: Any, task: Task, part: Range, packets: mmap.mmap, sums: _Sums,
                moved: Callable[[int], None]) -> None:
         space, missing = self._sections.space(part.space, part.epoch)
         switches = _Switches(self._switches.get(task.trace.stem, []), self._sections, missing)
@@ -457,7 +479,7 @@ def _columns(rows: Any, switches: _Switches, sums: _Sums) -> dict[str, pa.Array]
         piece["instructions"] += sums.instructions
         piece["branches"] += sums.branches
         last = sums.pieces[-1]
-        if all(last[name] == piece[name] for name in ("flow", "clock", "event", "gap")):
+        if all(last[name] == piece[name] for name in TASK_KINDS):
             sums.pieces.pop()  # nothing was in it
         sums.pieces.append(piece)
     for name, count in counts.items():

@@ -18,6 +18,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol
 
+import pyarrow as pa
+
 from ptweave.data.bundle import Bundle
 from ptweave.data.errors import MachineLacks
 from ptweave.data.manifest import Clocks
@@ -26,6 +28,8 @@ from ptweave.decode.images import Code
 from ptweave.decode.task import Decoder, Decoding, Task
 
 PR_SET_PDEATHSIG = 1
+
+_libc = ctypes.CDLL(None)
 
 
 class Workers(Protocol):
@@ -57,6 +61,7 @@ class Here:
 
     @staticmethod
     def _done() -> Future[None]:
+        release_memory()
         future: Future[None] = Future()
         future.set_result(None)
         return future
@@ -88,7 +93,7 @@ class Pool:
         return future
 
     def write(self, part: Part, folder: Path, clocks: Clocks) -> Future[None]:
-        return self._executor.submit(write_part, part, folder, clocks)
+        return self._executor.submit(_write, part, folder, clocks)
 
     def wait(self, futures: set[Future[None]]) -> set[Future[None]]:
         done = wait(futures, return_when=FIRST_COMPLETED).done
@@ -113,6 +118,12 @@ class Pool:
         self._executor.shutdown(wait=True, cancel_futures=True)
 
 
+def release_memory() -> None:
+    """Give memory that was freed back to the system: other processes want it, too."""
+    pa.default_memory_pool().release_unused()
+    _libc.malloc_trim(0)
+
+
 def _succeeded(future: Future[None]) -> bool:
     return not future.cancelled() and future.exception() is None
 
@@ -126,7 +137,7 @@ _decoding: Decoding | None = None
 def _begin(path: Path, decoder: str, parent: int) -> None:
     global _decoding
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:  # it died before it was asked to take us along
         os._exit(1)
     _decoding = Decoding(Bundle.open(path), Decoder(decoder))
@@ -135,3 +146,9 @@ def _begin(path: Path, decoder: str, parent: int) -> None:
 def _decode(task: Task, file: Path) -> None:
     assert _decoding is not None
     _decoding.run(task, file)
+    release_memory()
+
+
+def _write(part: Part, folder: Path, clocks: Clocks) -> None:
+    write_part(part, folder, clocks)
+    release_memory()

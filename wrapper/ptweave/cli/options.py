@@ -4,10 +4,13 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 from ptweave.data import BadInput
 from ptweave.data.bundle import SUFFIX
+
+MAX_JOBS = 1024
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
@@ -16,6 +19,34 @@ def add_run(parser: argparse.ArgumentParser) -> None:
 
 def add_quiet(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but errors and what is missing")
+
+
+def add_verbose(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-v", "--verbose", action="store_true", help="say what each step did and how long it took")
+
+
+def add_decoding(parser: argparse.ArgumentParser) -> None:
+    """The options of what decodes: `decode` and `wrap`."""
+    parser.add_argument("-j", "--jobs", metavar="N", type=_count, default=usable_cpus(),
+                        help="decode with N processes (default: as many as there are usable processors, "
+                        "%(default)s here); the tables are the same whatever N is")
+    parser.add_argument("--decoder", choices=["auto", "libipt", "paths"], default="auto",
+                        help="what decodes: auto (default), libipt (the reference), paths (faster)")
+
+
+def usable_cpus() -> int:
+    """Processors this process may run on."""
+    return len(os.sched_getaffinity(0))
+
+
+def _count(text: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if not 0 < value <= MAX_JOBS:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 to {MAX_JOBS}")
+    return value
 
 
 def add_target(parser: argparse.ArgumentParser) -> None:

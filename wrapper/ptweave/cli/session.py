@@ -25,25 +25,36 @@ def run_target(args: argparse.Namespace, words: list[str]) -> Recording:
 
 
 def open_finished(args: argparse.Namespace) -> Bundle:
-    """Open a bundle for decoding; one whose recorder died is closed first, and that is said."""
+    """Open a bundle for decoding; one that its recorder could not finish is finished first, and that is said."""
     bundle = Bundle.open(args.bundle)
-    if repair(bundle):
-        say(f"{bundle.path}: its recorder died; what it had written is kept")
+    why = repair(bundle)
+    if why is not None:
+        say(f"{bundle.path}: {why.value}")
     return bundle
 
 
-def decode(bundle: Bundle, *, quiet: bool) -> None:
+def decode(bundle: Bundle, *, jobs: int, decoder: str, quiet: bool, verbose: bool) -> None:
     """Packets, event lists and system calls to tables, with a progress line."""
-    from ptweave.decode.flow import decode_flow
+    from ptweave.decode.flow import Decoder, decode_flow
     from ptweave.decode.syscalls import decode_syscalls
     from ptweave.decode.thunks import decode_thunks
 
     began = time.monotonic()
-    with progress("decode", quiet=quiet) as advance:
-        decode_flow(bundle, advance)
-        decode_syscalls(bundle)
-        decode_thunks(bundle)
+    with progress("decode", quiet=quiet, unit="bytes") as advance:
+        report = decode_flow(bundle, advance, jobs=jobs, decoder=Decoder(decoder))
+        with report.step("system calls"):
+            decode_syscalls(bundle)
+        with report.step("thunks"):
+            decode_thunks(bundle)
     _step(bundle, "decode", began)
+    if verbose:
+        seconds = bundle.manifest.steps["decode"]
+        say(f"decode: {report.decoder}, {report.jobs} process{'es' * (report.jobs > 1)}: "
+            f"{report.trace_bytes / 1e6:.1f} MB of trace, {report.blocks / 1e6:.2f} M blocks, "
+            f"{report.instructions / 1e6:.2f} M instructions in {seconds:.2f} s "
+            f"({report.trace_bytes / 1e6 / max(seconds, 1e-6):.1f} MB/s)")
+        say(f"decode: {report.tasks} tasks, {report.found} of them finished by an earlier decode")
+        say("decode: " + ", ".join(f"{name} {took:.2f} s" for name, took in report.seconds.items()))
 
 
 def merge(bundle: Bundle, *, calls: bool, quiet: bool) -> None:

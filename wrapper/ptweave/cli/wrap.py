@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 
 from ptweave.cli.merge import add_calls
-from ptweave.cli.options import add_target, target_words
+from ptweave.cli.options import add_decoding, add_target, add_verbose, target_words
 
 SUMMARY = "run a program, record it, decode and merge: leaves NAME.ptw, ready to query"
 EXAMPLES = """\
@@ -19,6 +19,8 @@ EXAMPLES = """\
 def configure(parser: argparse.ArgumentParser) -> None:
     add_target(parser)
     add_calls(parser)
+    add_decoding(parser)
+    add_verbose(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -35,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
             f"ptweave merge {bundle.path}")
     else:
         try:
-            decode(bundle, quiet=args.quiet)
+            decode(bundle, jobs=args.jobs, decoder=args.decoder, quiet=args.quiet, verbose=args.verbose)
             merge(bundle, calls=args.calls, quiet=args.quiet)
         except (PtweaveError, OSError) as error:
             # the target has run: its status is what the caller waits for

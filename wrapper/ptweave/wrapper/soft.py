@@ -323,9 +323,15 @@ def _tsc(row: dict[str, object]) -> int:
     return tsc if isinstance(tsc, int) else 0
 
 
+ACCOUNTED = ("trace/", "engine/syscalls", "sideband", "code", "processes", "threads", "images")
+"""Streams of the ledger that a spool accounts for."""
+
+
 def salvage(bundle: Bundle, spool: Path) -> Ledger:
-    """Finish what a supervisor that died left behind; returns (and saves) the ledger."""
+    """Finish what a supervisor left behind; returns (and saves) the ledger."""
     ledger = bundle.ledger()
+    for stream in ACCOUNTED:  # one that had no room may have accounted for some of it
+        ledger.drop(stream)
     Spool(bundle, spool, TaskRegistry()).finish(ledger)
     bundle.save_ledger(ledger)
     return ledger

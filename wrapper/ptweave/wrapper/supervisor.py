@@ -20,6 +20,7 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -42,6 +43,8 @@ GRACE_SECONDS = 2.0
 NOTICE_SECONDS = 2.0
 LOCK = ".lock"
 SPOOL = "spool"
+TRACE = "trace"
+STOPPED = "recording stopped early"
 RESERVES = {".reserve": 4 << 20, ".reserve-last": 256 << 10}
 """Room kept free while recording, so that a full disk still takes what closes the bundle: the first for the parts'
 last bytes, the second for ledger and manifest."""
@@ -172,7 +175,7 @@ class _Session:
         self.bundle.manifest.engine_version = engine.version()
         argv, extra = engine.command(list(self.options.argv), folder)
         self.spool = Spool(self.bundle, folder, self.tasks)
-        self._spool_part = Part("trace", self.spool.poll, self.spool.finish)
+        self._spool_part = Part(TRACE, self.spool.poll, self.spool.finish)
         self.parts.append(self._spool_part)
         self.environment.update(extra)
         return argv
@@ -298,7 +301,7 @@ class _Session:
             finish(part, ledger)
         for part in self.parts:
             if part.broken:
-                self.lack(f"{part.name}: recording stopped early: {part.broken}")
+                self.lack(f"{part.name}: {STOPPED}: {part.broken}")
         _release_reserve(self.bundle, last)
         return ledger
 
@@ -371,25 +374,40 @@ def _conclude(session: _Session, ledger: Ledger, first: host.Moment, began: floa
     return Recording(bundle, session.status or 0, relay.ending)
 
 
-def repair(bundle: Bundle) -> bool:
-    """Close a bundle whose recorder died: keep what its engine had written. Returns whether there was need to.
+class Repaired(Enum):
+    """Why a bundle had to be finished after its recording, in the words for the user."""
 
-    Raises BadInput while the recording is still going on.
+    RECORDER_DIED = "its recorder died; what it had written is kept"
+    NO_ROOM = "its recorder ran out of room; what it had to leave in the spool is in its place now"
+
+
+def repair(bundle: Bundle) -> Repaired | None:
+    """Finish a bundle whose recorder could not: keep what its engine had written. Returns why there was need to.
+
+    A recorder that died left the bundle as one that is being recorded. One that had no room for the traces closed it
+    all the same, and left what the engine wrote: then nothing but that was missing.
+    Raises BadInput while the recording is still going on, MachineLacks when there is still no room.
     """
-    if bundle.manifest.state is not State.RECORDING and not (bundle.path / SPOOL).exists():
-        return False
+    died = bundle.manifest.state is State.RECORDING
+    folder = bundle.path / SPOOL
+    if not died and not folder.exists():
+        return None
     holder = lock(bundle)
     try:
         _remove_folder(bundle)
         for name in RESERVES:
             _release_reserve(bundle, name)
-        folder = bundle.path / SPOOL
         if folder.is_dir():
             salvage(bundle, folder)
-        bundle.manifest.state = State.PARTIAL
-        bundle.manifest.lacks.append("the end: the recorder died before the run was over")
+        lacks = bundle.manifest.lacks
+        if died:
+            lacks.append("the end: the recorder died before the run was over")
+        else:
+            lacks[:] = [line for line in lacks if not line.startswith(f"{TRACE}: {STOPPED}")]
+        broken = died or any(STOPPED in line for line in lacks)
+        bundle.manifest.state = State.PARTIAL if broken else State.COMPLETE
         bundle.save_manifest()
     finally:
         os.close(holder)
         (bundle.path / LOCK).unlink(missing_ok=True)
-    return True
+    return Repaired.RECORDER_DIED if died else Repaired.NO_ROOM
