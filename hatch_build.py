@@ -18,6 +18,7 @@ PARTS = (
     "wrapper/build_engine.py",
     "wrapper/build_events.py",
     "decode/build_evl.py",
+    "decode/build_dump.py",
     "decode/build_ipt.py",
     "decode/build_syscalls.py",
     "merge/build_merge.py",

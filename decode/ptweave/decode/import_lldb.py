@@ -140,25 +140,32 @@ class _Importer:
                            remedy="give a bundle with context switches")
         self.run.cpu_trace(cpu.number, self.folder.open(cpu.packets), cpu.packets)
         data = read_small(self.folder.open(cpu.switches), cpu.switches, MAX_SWITCHES)
+        running: tuple[int, int] | None = None
         first = True
         for switch in switches(data, cpu.switches):
+            # idle and the tasks of processes nobody asked for are one
+            task = (switch.pid, switch.tid) if switch.pid in spaces else None
             if first:  # what came before: the task that goes off, or nobody knows
-                self._switch(cpu, 0, switch.pid, switch.tid if switch.out else None, spaces, threads)
+                running = task if switch.out else None
+                self._switch(cpu.number, 0, running, spaces, threads)
                 first = False
-            self._switch(cpu, _tsc(conversion, switch), switch.pid, None if switch.out else switch.tid, spaces,
-                         threads)
+            now = None if switch.out else task
+            if now != running:
+                self._switch(cpu.number, _tsc(conversion, switch), now, spaces, threads)
+                running = now
         if first:
-            self._switch(cpu, 0, 0, None, spaces, threads)
+            self._switch(cpu.number, 0, None, spaces, threads)
 
-    def _switch(self, cpu: CpuTrace, tsc: int, pid: int, tid: int | None, spaces: dict[int, int],
+    def _switch(self, cpu: int, tsc: int, task: tuple[int, int] | None, spaces: dict[int, int],
                 threads: dict[tuple[int, int], int]) -> None:
-        space = spaces.get(pid)
-        if space is None or tid is None:  # idle, or a task of a process nobody asked for
-            self.run.row(SidebandKind.SWITCH, 0, 0, tsc=tsc, cpu=cpu.number)
+        if task is None:
+            self.run.row(SidebandKind.SWITCH, 0, 0, tsc=tsc, cpu=cpu)
             return
+        pid, tid = task
+        space = spaces[pid]
         if (pid, tid) not in threads:  # LLDB does not list threads that the switches name
             threads[pid, tid] = self.run.thread(space, pid, tid, tsc=tsc)
-        self.run.row(SidebandKind.SWITCH, pid, space, tsc=tsc, cpu=cpu.number, tid=tid, thread=threads[pid, tid],
+        self.run.row(SidebandKind.SWITCH, pid, space, tsc=tsc, cpu=cpu, tid=tid, thread=threads[pid, tid],
                      epoch=0)
 
 

@@ -16,6 +16,9 @@ from ptweave.decode.importing import ADDRESSES, Import, Kept, open_given
 BUS_HZ = 100_000_000
 """The bus clock that `nom_freq` multiplies (SDM vol. 4, MSR_PLATFORM_INFO)."""
 
+PID = 1
+"""The process raw packets are taken to be of."""
+
 _NUMBER = r"(?:0[xX][0-9a-fA-F]+|[0-9]+)"
 _PLACE = re.compile(rf"({_NUMBER})(?::({_NUMBER}):({_NUMBER}))?\Z")
 
@@ -78,18 +81,18 @@ def clocks_of(cpu: Cpu) -> Clocks:
 def import_raw(output: Path, traces: Sequence[Path], images: Sequence[ImageSpec], cpu: Cpu) -> Import:
     """Make a bundle: a thread for each trace, all in one address space that holds `images`.
 
-    A later image lies over earlier ones. Raw packets name no process: the pid is 0, tids count from 1. Raises BadInput for files
-    that cannot be read, do not have the bytes asked for, or need an address.
+    A later image lies over earlier ones. Raw packets name no process: it is called 1, its threads 1, 2, … Raises
+    BadInput for files that cannot be read, do not have the bytes asked for, or need an address.
     """
     if not traces:
         raise BadInput("no trace given", remedy="name a file of Intel PT packets with --pt")
     with Import(output, Manifest(cpu=cpu, clocks=clocks_of(cpu))) as run:
-        space = run.space(0, path=str(images[0].file) if images else None)
+        space = run.space(PID, path=str(images[0].file) if images else None)
         for spec in images:
             _map(run, space, spec)
         for tid, path in enumerate(traces, 1):
-            thread = run.thread(space, 0, tid)
-            run.trace(thread, open_given(path), str(path), slices=[(0, 0, space, 0)])
+            thread = run.thread(space, PID, tid)
+            run.trace(thread, open_given(path), str(path), slices=[(0, PID, space, 0)])
     return run
 
 
@@ -97,12 +100,12 @@ def _map(run: Import, space: int, spec: ImageSpec) -> None:
     kept = run.images.keep(open_given(spec.file), str(spec.file))
     if spec.size is None and kept.elf is not None:
         try:
-            run.map_elf(space, 0, kept, spec.address, str(spec.file))
+            run.map_elf(space, PID, kept, spec.address, str(spec.file))
         except BadElf as error:
             raise BadInput(f"cannot be mapped as an ELF file ({error})", where=str(spec.file),
                            remedy="say which bytes lie where: --image FILE@ADDR:OFFSET:SIZE") from error
         return
     spec.check(kept)
     assert spec.address is not None
-    run.map(space, 0, spec.address, kept.size if spec.size is None else spec.size, spec.offset or 0, kept,
+    run.map(space, PID, spec.address, kept.size if spec.size is None else spec.size, spec.offset or 0, kept,
             str(spec.file))

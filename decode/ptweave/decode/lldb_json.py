@@ -179,11 +179,9 @@ def _list(root: _Node, *names: str) -> list[_Node]:
 
 
 def _cpu(node: _Node) -> Cpu:
-    numbers = [node.need(name).number(end) for name, end in
-               (("family", 1 << 16), ("model", 1 << 8), ("stepping", 1 << 8))]
-    if node.need("vendor").text() in ("GenuineIntel", "intel"):
-        return Cpu("GenuineIntel", *numbers)
-    return Cpu("", *numbers)
+    known = node.need("vendor").text() in ("GenuineIntel", "intel")
+    return Cpu("GenuineIntel" if known else "", node.need("family").number(1 << 16),
+               node.need("model").number(1 << 8), node.need("stepping").number(1 << 8))
 
 
 def _process(node: _Node) -> Process:

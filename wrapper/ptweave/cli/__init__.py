@@ -14,7 +14,7 @@ from typing import Any
 
 from ptweave.data.errors import Exit, PtweaveError
 
-COMMANDS = ("wrap", "record", "import", "decode", "merge", "query", "doctor")
+COMMANDS = ("wrap", "record", "import", "decode", "merge", "dump", "query", "export", "doctor")
 
 _STATUSES = """\
 exit status:
@@ -24,7 +24,8 @@ exit status:
 """
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(chosen: str | None) -> argparse.ArgumentParser:
+    """The parser of all commands; with one chosen already the others' modules are not loaded: it starts sooner."""
     from ptweave.cli.version import version_line
 
     parser = argparse.ArgumentParser(
@@ -34,6 +35,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=version_line())
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name in COMMANDS:
+        if chosen is not None and name != chosen:
+            commands.add_parser(name)
+            continue
         module: Any = import_module(f"ptweave.cli.{name}_" if iskeyword(name) else f"ptweave.cli.{name}")
         sub = commands.add_parser(
             name, help=module.SUMMARY, description=module.SUMMARY, epilog="examples:\n" + module.EXAMPLES,
@@ -71,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit status (see `ptweave --help`)."""
     words = list(sys.argv[1:] if argv is None else argv)
     ours, theirs = _split(words)
-    args = _parser().parse_args(ours)
+    args = _parser(ours[0] if ours and ours[0] in COMMANDS else None).parse_args(ours)
     if theirs is not None:
         if not hasattr(args, "command_words"):
             say(f"{args.command} runs no command: leave -- and what follows out")
