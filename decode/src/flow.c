@@ -70,6 +70,7 @@ struct ptd_decoder {
     uint64_t held_end;        /* the address after it */
     int32_t last;             /* the block appended last */
     struct open_gap gap;
+    struct ptd_rows *rows; /* being filled by this step */
     bool paced;
     struct ptd_pace pace;
     size_t switched; /* switches that are behind us */
@@ -112,6 +113,20 @@ static void note_time(struct ptd_decoder *decoder, struct ptd_rows *rows)
 
 /* ---- paths ---- */
 
+/* Hold the block appended last against the packets it used. */
+static void pace_block(struct ptd_decoder *decoder, const struct ptd_block_hit *hit)
+{
+    const struct ptd_pace_block block = {
+        .next = decoder->progress.seq + decoder->run.length,
+        .ip = hit->ip,
+        .end_ip = hit->end_ip,
+        .mode = hit->mode,
+        .instructions = hit->instructions,
+        .last = (enum ptd_class)hit->last,
+    };
+    ptd_pace_block(&decoder->pace, decoder->rows, ptd_space_walker(decoder->space), &block);
+}
+
 /* Append a block; true when the run is to be cut after it. */
 static bool append(struct ptd_decoder *decoder, const struct ptd_block_hit *hit)
 {
@@ -119,6 +134,8 @@ static bool append(struct ptd_decoder *decoder, const struct ptd_block_hit *hit)
     decoder->used = true;
     decoder->last = hit->block;
     ptd_run_append(run, hit->block);
+    if (decoder->paced)
+        pace_block(decoder, hit);
     switch ((enum ptd_class)hit->last) {
     case PTD_COND_JUMP:
     case PTD_RETURN:
@@ -137,60 +154,8 @@ static bool append(struct ptd_decoder *decoder, const struct ptd_block_hit *hit)
     }
 }
 
-static int cut(struct ptd_decoder *decoder, struct ptd_rows *rows);
-
-/* Carry out the switches whose time has come; the run is cut there. Returns 0 or negative errno. */
-static int follow(struct ptd_decoder *decoder, struct ptd_rows *rows)
-{
-    const struct ptd_slice *slice = &decoder->slice;
-    size_t before = decoder->switched;
-    uint64_t now = decoder->pace.now;
-    decoder->progress.tsc = now;
-    while (decoder->switched < slice->switch_count &&
-           (!decoder->switched || slice->switches[decoder->switched].tsc <= now))
-        decoder->switched++;
-    if (decoder->switched == before)
-        return 0;
-    const struct ptd_switch *last = &slice->switches[decoder->switched - 1];
-    int error = cut(decoder, rows);
-    decoder->space = last->space;
-    if (pt_blk_set_image(decoder->libipt, ptd_space_image(decoder->space)) < 0)
-        return -EINVAL;
-    (void)ptd_rows_unsay(rows, decoder->progress.seq);
-    ptd_rows_piece(rows, last->thread, now, &decoder->progress);
-    if (now)
-        ptd_rows_moment(rows, decoder->progress.seq, now, 0);
-    return error;
-}
-
-/* The time of the block appended last. Returns 0 or negative errno. */
-static int pace_block(struct ptd_decoder *decoder, struct ptd_rows *rows, const struct ptd_block_hit *hit,
-                      int64_t next)
-{
-    if (!decoder->paced)
-        return 0;
-    const struct ptd_pace_block block = {
-        .next = next,
-        .ip = hit->ip,
-        .end_ip = hit->end_ip,
-        .mode = hit->mode,
-        .instructions = hit->instructions,
-        .last = (enum ptd_class)hit->last,
-    };
-    ptd_pace_block(&decoder->pace, rows, ptd_space_walker(decoder->space), &block);
-    return follow(decoder, rows);
-}
-
-/* Append a block and note its time. Returns 1 when the run is to be cut after it, 0 or negative errno. */
-static int place(struct ptd_decoder *decoder, struct ptd_rows *rows, const struct ptd_block_hit *hit)
-{
-    bool full = append(decoder, hit);
-    int error = pace_block(decoder, rows, hit, decoder->progress.seq + decoder->run.length);
-    return error < 0 ? error : full;
-}
-
 /* Append the block that is held, if any. Returns 1 when the run is to be cut after it, 0 or negative errno. */
-static int release(struct ptd_decoder *decoder, struct ptd_rows *rows)
+static int release(struct ptd_decoder *decoder)
 {
     struct pt_block *held = &decoder->held;
     if (!held->ninsn)
@@ -200,14 +165,14 @@ static int release(struct ptd_decoder *decoder, struct ptd_rows *rows)
     if (error < 0)
         return error;
     held->ninsn = 0;
-    return place(decoder, rows, hit);
+    return append(decoder, hit);
 }
 
 /* End the run: number it, write its row. Returns 0 or negative errno. */
 static int cut(struct ptd_decoder *decoder, struct ptd_rows *rows)
 {
     struct ptd_run *run = &decoder->run;
-    int error = release(decoder, rows);
+    int error = release(decoder);
     if (error < 0 || !run->length)
         return error < 0 ? error : 0;
     struct ptd_tables *tables = decoder->tables;
@@ -262,7 +227,7 @@ static int join(struct ptd_decoder *decoder, struct ptd_rows *rows, struct pt_bl
         }
         fill_held(decoder, block, room);
     }
-    int error = release(decoder, rows);
+    int error = release(decoder);
     return error > 0 ? cut(decoder, rows) : error;
 }
 
@@ -300,7 +265,7 @@ static int take_block(struct ptd_decoder *decoder, struct ptd_rows *rows, struct
         if (error < 0)
             return error;
     }
-    return place(decoder, rows, hit);
+    return append(decoder, hit);
 }
 
 /* Drop the blocks after the last one that used a packet. */
@@ -311,6 +276,32 @@ static void forget_tail(struct ptd_decoder *decoder)
     ptd_run_reset(run);
     for (uint32_t i = 0; i < decoder->sure; i++)
         ptd_run_append(run, run->blocks[i]);
+}
+
+/* ---- switches ---- */
+
+/* Carry out the switches whose time has come; the run is cut there. Returns 0 or negative errno. */
+static int follow(struct ptd_decoder *decoder, struct ptd_rows *rows)
+{
+    const struct ptd_slice *slice = &decoder->slice;
+    size_t before = decoder->switched;
+    uint64_t now = decoder->pace.now;
+    decoder->progress.tsc = now;
+    while (decoder->switched < slice->switch_count &&
+           (!decoder->switched || slice->switches[decoder->switched].tsc <= now))
+        decoder->switched++;
+    if (decoder->switched == before)
+        return 0;
+    const struct ptd_switch *last = &slice->switches[decoder->switched - 1];
+    int error = cut(decoder, rows);
+    decoder->space = last->space;
+    if (pt_blk_set_image(decoder->libipt, ptd_space_image(decoder->space)) < 0)
+        return -EINVAL;
+    (void)ptd_rows_unsay(rows, decoder->progress.seq);
+    ptd_rows_piece(rows, last->thread, now, &decoder->progress);
+    if (now)
+        ptd_rows_moment(rows, decoder->progress.seq, now, 0);
+    return error;
 }
 
 /* ---- gaps ---- */
@@ -596,9 +587,11 @@ static int run_blocks(struct ptd_decoder *decoder, struct ptd_rows *rows, int st
                 note_time(decoder, rows);
                 if (status >= 0)
                     settle(decoder);
-                if (!ptd_rows_have_room(rows))
-                    return status;
             }
+            if (full >= 0 && decoder->paced)
+                full = follow(decoder, rows);
+            if (full >= 0 && !decoder->run.length && !ptd_rows_have_room(rows))
+                return status;
             if (full < 0) {
                 *error = full;
                 return 0;
@@ -721,6 +714,7 @@ static int run(struct ptd_decoder *decoder, struct ptd_rows *rows)
 
 int ptd_decoder_step(struct ptd_decoder *decoder, struct ptd_rows *rows)
 {
+    decoder->rows = rows;
     while (decoder->state != DONE && ptd_rows_have_room(rows)) {
         if (decoder->state == SYNCHRONISING) {
             synchronise(decoder, rows);

@@ -10,7 +10,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-LINE = re.compile(r"^ *(?P<comm>.*?) +(?P<tid>-?\d+) +(?:\[(?P<cpu>\d+)\] )? *(?P<s>\d+)\.(?P<ns>\d{9}):\s+(?P<ip>[0-9a-f]+)")
+LINE = re.compile(r"^ *(?P<comm>.*?) +(?P<tid>-?\d+) +(?:\[(?P<cpu>-?\d+)\] )? *(?P<s>\d+)\.(?P<ns>\d{9}):\s+(?P<ip>[0-9a-f]+)")
 
 
 @dataclass(frozen=True)
@@ -27,18 +27,21 @@ def available() -> bool:
 
 
 def script(file: Path, symfs: Path, *more: str) -> tuple[list[Ran], list[str]]:
-    """Every instruction perf finds, in its order, and its error lines."""
+    """Every instruction perf finds, in its order, and its error lines. What was piped out must be piped in again."""
+    piped = file.read_bytes()[8:16] == (16).to_bytes(8, "little")
     done = subprocess.run(
-        ["perf", "script", "-i", file, "--symfs", symfs, "--itrace=i0nse", "--ns", "-F", "comm,tid,cpu,time,ip", *more],
-        capture_output=True, text=True, errors="replace", timeout=300, stdin=subprocess.DEVNULL,
+        ["perf", "script", "-i", "-" if piped else file, "--symfs", symfs, "--itrace=i0nse", "--ns", "-F",
+         "comm,tid,cpu,time,ip", *more],
+        capture_output=True, timeout=300, input=file.read_bytes() if piped else b"",
         env={"PATH": os.environ["PATH"], "HOME": str(file.parent), "LC_ALL": "C"})
-    ran, errors = [], []
-    for line in done.stdout.splitlines():
+    ran: list[Ran] = []
+    errors: list[str] = []
+    for line in done.stdout.decode("utf-8", "replace").splitlines():
         found = LINE.match(line)
         if found:
             ran.append(Ran(int(found["tid"]), int(found["s"]) * 10**9 + int(found["ns"]), int(found["ip"], 16)))
-        elif line.strip():
+        elif "error" in line:
             errors.append(line.strip())
     if done.returncode:
-        errors.append(done.stderr.strip())
+        errors.append(done.stderr.decode("utf-8", "replace").strip())
     return ran, errors

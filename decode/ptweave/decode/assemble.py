@@ -226,7 +226,9 @@ class Assembler:
                 continue
             totals = self.threads.setdefault(each.thread, Totals())
             piece = each.piece
-            self._open.append(Piece(piece.file, piece.thread, piece.begin, piece.rows, totals.seq, totals.tsc,
+            # a piece of a processor's trace says itself when it begins; that is not when the one before it ended
+            known = 0 if self._interleaved else totals.tsc
+            self._open.append(Piece(piece.file, piece.thread, piece.begin, piece.rows, totals.seq, known,
                                     piece.resume))
             totals.seq += each.blocks
             totals.tsc = each.tsc or totals.tsc

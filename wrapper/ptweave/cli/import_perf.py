@@ -33,6 +33,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Bundle:
     """Import; returns the bundle."""
+    from ptweave.cli import say
     from ptweave.data import BadInput
     from ptweave.decode.perfimport import Options, import_perf
 
@@ -42,4 +43,7 @@ def run(args: argparse.Namespace) -> Bundle:
     if args.symfs is None and not caches:
         caches.append(Path("~/.debug").expanduser())
     output = args.output or Path(args.file.resolve().stem + SUFFIX)
-    return import_perf(Options(args.file, output, args.symfs, caches, args.kcore, args.vmlinux)).bundle
+    made = import_perf(Options(args.file, output, args.symfs, caches, args.kcore, args.vmlinux))
+    for note in made.notes if not args.quiet else []:
+        say(f"{made.bundle.path}: {note}")
+    return made.bundle

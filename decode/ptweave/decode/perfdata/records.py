@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ptweave.decode.perfdata.cursor import Cursor, Short
@@ -38,11 +39,11 @@ class Mmap(Record):
 
     @property
     def kernel(self) -> bool:
-        return self.misc & Misc.CPUMODE_MASK in (CpuMode.KERNEL, CpuMode.GUEST_KERNEL)
+        return self.misc & 7 in (CpuMode.KERNEL, CpuMode.GUEST_KERNEL)
 
     @property
     def guest(self) -> bool:
-        return self.misc & Misc.CPUMODE_MASK in (CpuMode.GUEST_KERNEL, CpuMode.GUEST_USER)
+        return self.misc & 7 in (CpuMode.GUEST_KERNEL, CpuMode.GUEST_USER)
 
 
 @dataclass(slots=True)
@@ -280,7 +281,7 @@ def _auxtrace_error(raw: Raw, c: Cursor) -> AuxtraceError:
     return found
 
 
-_READERS = {
+_READERS: dict[int, Callable[[Raw, Cursor], Record]] = {
     RecordType.MMAP: _mmap, RecordType.MMAP2: _mmap2, RecordType.COMM: _comm, RecordType.FORK: _task,
     RecordType.EXIT: _task, RecordType.ITRACE_START: _itrace_start, RecordType.AUX: _aux, RecordType.LOST: _lost,
     RecordType.LOST_SAMPLES: _lost, RecordType.SWITCH: _switch, RecordType.SWITCH_CPU_WIDE: _switch,

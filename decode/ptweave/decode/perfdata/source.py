@@ -154,10 +154,8 @@ class Source:
 
         Ends at the first one that does not fit; `damage` says where then. The sample id is not split off yet.
         """
-        order = 0
-        for raw in Inflater(self, self._walk()).records():
+        for order, raw in enumerate(Inflater(self, self._walk()).records()):
             raw.order = order
-            order += 1
             yield raw
 
     def _walk(self) -> Iterator[Raw]:

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ptweave.data.bundle import Bundle
-from ptweave.data.errors import BadInput
 from ptweave.data.ledger import Ledger
 from ptweave.data.manifest import Clocks, Cpu, Manifest, State
 from ptweave.data.sideband import SidebandKind, write_sideband
+from ptweave.decode.importing import Images
 from ptweave.decode.perfdata.attrs import Attr
 from ptweave.decode.perfdata.format import NO_TASK, RecordType, SampleType
 from ptweave.decode.perfdata.reader import PerfData
@@ -30,7 +30,7 @@ from ptweave.decode.perfdata.records import (
     Record,
     Task,
 )
-from ptweave.decode.perfimport.files import Finder, Store, plain_id
+from ptweave.decode.perfimport.files import Finder, plain_id
 from ptweave.decode.perfimport.kernel import KernelMap, kernel_maps
 from ptweave.decode.perfimport.tasks import Row, Space, Tasks
 from ptweave.decode.perfimport.traces import Buffer, Queue, queue_of
@@ -54,7 +54,7 @@ class Options:
 
 @dataclass
 class Imported:
-    """What came of it. `notes`: lines the user should see."""
+    """What came of it. `notes`: what is good to know; what is missing is in the manifest and the ledger."""
 
     bundle: Bundle
     threads: int
@@ -93,7 +93,8 @@ class _Import:
         self.errors: Counter[int] = Counter()
         self.system_wide = False
         self.samples = 0
-        self.notes: list[str] = []
+        self.notes: list[str] = []  # what is missing
+        self.hints: list[str] = []  # what is good to know
 
     def run(self) -> Imported:
         for record in self.perf.records():
@@ -160,12 +161,13 @@ class _Import:
         if found:
             cpu.vendor, (cpu.family, cpu.model, cpu.stepping) = found[1], map(int, found.groups()[1:])
         else:
-            self.notes.append("the file does not name the processor: its errata are not worked around")
+            self.hints.append("the file does not name the processor: its errata are not worked around")
         if info.mtc_bit and config & info.mtc_bit and info.mtc_freq_bits:
             lowest = info.mtc_freq_bits & -info.mtc_freq_bits
             cpu.mtc_freq = (config & info.mtc_freq_bits) // lowest & 0xFF
         if info.time_mult:
             cpu.tsc_hz = (10**9 << info.time_shift) // info.time_mult
+            cpu.nom_freq = cpu.nom_freq or min((cpu.tsc_hz + 50_000_000) // 100_000_000, 255)
         clocks = Clocks()
         if info.cap_user_time_zero and info.time_mult:
             clocks = Clocks(0, info.time_zero, 1 << info.time_shift, info.time_zero + info.time_mult)
@@ -174,8 +176,7 @@ class _Import:
         return Manifest(
             command=[_plain(word) for word in features.command], host=_plain(features.hostname),
             kernel=_plain(features.release), cpu=cpu, engine="intel_pt", exact_time=True, clocks=clocks,
-            engine_version=f"perf {_plain(features.version)}" if features.version else "perf",
-            lacks=["system calls, thunks and their events: a perf.data file has the control flow only"])
+            engine_version=f"perf {_plain(features.version)}" if features.version else "perf")
 
     # --- the bundle
 
@@ -196,7 +197,7 @@ class _Import:
         write_sideband(bundle.sideband, rows)
         self._account(bundle, ledger)
         return Imported(bundle, len(tasks.threads), len(self.queues),
-                        sum(queue.written for queue in self.queues.values()), self.notes)
+                        sum(queue.written for queue in self.queues.values()), self.hints)
 
     def _traces(self, bundle: Bundle, info: IntelPt, tasks: Tasks, ledger: Ledger) -> list[Row]:
         rows: list[Row] = []
@@ -222,9 +223,9 @@ class _Import:
         return rows
 
     def _maps(self, bundle: Bundle, tasks: Tasks, *, kernel: bool) -> list[Row]:
-        finder = Finder(Store(bundle.images), self.options.symfs, self.options.caches)
+        finder = Finder(Images(bundle.images), self.options.symfs, self.options.caches)
         ids = {entry.path: entry.build_id for entry in self.perf.features.build_ids if plain_id(entry.build_id)}
-        kernels = kernel_maps(tasks.kernel, finder.store, kcore=self.kcore, vmlinux=self.options.vmlinux) \
+        kernels = kernel_maps(tasks.kernel, finder.images, kcore=self.kcore, vmlinux=self.options.vmlinux) \
             if kernel else []
         rows: list[Row] = []
         for space in tasks.used_spaces:
@@ -242,7 +243,7 @@ class _Import:
             self.notes.append(f"{_plain(mismatch.path)} here is another file (build id {mismatch.found}) than the one "
                               f"that ran ({mismatch.wanted}): it is not used")
         if finder.untested:
-            self.notes.append(f"{finder.untested} files were taken by their names: the recording has no build ids of "
+            self.hints.append(f"{finder.untested} files were taken by their names: the recording has no build ids of "
                               "them")
         return rows
 

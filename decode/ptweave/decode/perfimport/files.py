@@ -8,16 +8,14 @@ were found in, as if it were the whole file system; the last component is opened
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import stat
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from ptweave.decode.elf import BadElf, Elf
+from ptweave.decode.importing import Images
 
-SIZE_MAX = 4 << 30
-CHUNK = 1 << 20
 LINKS_MAX = 40
 COMPONENTS_MAX = 256
 ID_LENGTH = range(4, 65)
@@ -79,51 +77,6 @@ def plain_id(build_id: str | None) -> str | None:
     return build_id
 
 
-@dataclass
-class Store:
-    """The bundle's `images/`: each file once, by build id, else by sha256 of its bytes."""
-
-    folder: Path
-    bytes: int = 0
-    kept: dict[str, str] = field(default_factory=dict)  # name → sha256
-
-    def keep(self, fd: int) -> str:
-        """Copy an open file; returns its name. Raises OSError when it is too large or cannot be written."""
-        partial = self.folder / ".partial"
-        digest = hashlib.sha256()
-        offset = 0
-        try:
-            with partial.open("wb") as out:
-                while chunk := os.pread(fd, CHUNK, offset):
-                    digest.update(chunk)
-                    out.write(chunk)
-                    offset += len(chunk)
-                    if offset > SIZE_MAX:
-                        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
-            return self._settle(partial, digest.hexdigest(), offset)
-        finally:
-            partial.unlink(missing_ok=True)
-
-    def keep_bytes(self, data: bytes) -> str:
-        """Keep code that is in no file."""
-        partial = self.folder / ".partial"
-        partial.write_bytes(data)
-        try:
-            return self._settle(partial, hashlib.sha256(data).hexdigest(), len(data))
-        finally:
-            partial.unlink(missing_ok=True)
-
-    def _settle(self, partial: Path, digest: str, size: int) -> str:
-        name = plain_id(build_id_of(partial)) or digest
-        if self.kept.get(name, digest) != digest:  # two files with one build id
-            name = digest
-        if name not in self.kept:
-            partial.replace(self.folder / name)
-            self.kept[name] = digest
-            self.bytes += size
-        return name
-
-
 def build_id_of(path: Path) -> str | None:
     """GNU build id of a file; None for one without, or that is no ELF file."""
     try:
@@ -149,8 +102,8 @@ class Mismatch:
 class Finder:
     """Looks files up: below `symfs` (the machine's own root when None), and in build-id caches."""
 
-    def __init__(self, store: Store, symfs: Path | None, caches: list[Path]) -> None:
-        self.store = store
+    def __init__(self, images: Images, symfs: Path | None, caches: list[Path]) -> None:
+        self.images = images
         self.root = symfs or Path("/")
         self.caches = caches + ([symfs] if symfs is not None else [])
         self.mismatches: list[Mismatch] = []
@@ -159,7 +112,7 @@ class Finder:
         self._known: dict[tuple[str, str | None], str | None] = {}
 
     def find(self, path: str, build_id: str | None) -> str | None:
-        """Name in the store of the file that was mapped from `path`; None when there is none to be had."""
+        """Name in images/ of the file that was mapped from `path`; None when there is none to be had."""
         key = (path, plain_id(build_id))
         if key not in self._known:
             self._known[key] = self._find(*key)
@@ -175,7 +128,7 @@ class Finder:
                 continue
             try:
                 if self._fits(fd, path, build_id):
-                    return self.store.keep(fd)
+                    return self.images.keep(os.dup(fd), path).name
             finally:
                 os.close(fd)
         if path == "[vdso]" and build_id is not None:
@@ -212,4 +165,4 @@ class Finder:
             found = Elf(data).build_id
         except (OSError, ValueError, StopIteration):
             return None
-        return self.store.keep_bytes(data) if found is not None and same_build_id(found, build_id) else None
+        return self.images.keep_bytes(data).name if found is not None and same_build_id(found, build_id) else None

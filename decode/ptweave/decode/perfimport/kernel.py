@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from ptweave.data.errors import BadInput
 from ptweave.decode.elf import PF_X, PT_LOAD, SHT_SYMTAB, BadElf, Elf, text_at
+from ptweave.decode.importing import Images, open_given
 from ptweave.decode.perfdata.records import Mmap
-from ptweave.decode.perfimport.files import Store
 
 SPLIT = 1 << 63
 """Addresses from here on are the kernel's."""
@@ -30,14 +29,14 @@ class KernelMap:
     image: str | None
 
 
-def kernel_maps(records: list[Mmap], store: Store, *, kcore: Path | None, vmlinux: Path | None) -> list[KernelMap]:
+def kernel_maps(records: list[Mmap], images: Images, *, kcore: Path | None, vmlinux: Path | None) -> list[KernelMap]:
     """The kernel's maps. Raises BadInput when a file the user named cannot be used."""
     recorded = [KernelMap(record.start, min(record.size, (1 << 64) - 2 - record.start), 0, record.path, None)
                 for record in records if record.start >= SPLIT and record.size]
     if kcore is not None:
-        return recorded + _segments(kcore, store, 0)
+        return recorded + _segments(kcore, images, 0)
     if vmlinux is not None:
-        return recorded + _segments(vmlinux, store, _slide(vmlinux, records))
+        return recorded + _segments(vmlinux, images, _slide(vmlinux, records))
     return recorded
 
 
@@ -49,16 +48,9 @@ def _open(path: Path) -> Elf:
                        remedy="give a copy of /proc/kcore, or a vmlinux") from error
 
 
-def _segments(path: Path, store: Store, slide: int) -> list[KernelMap]:
+def _segments(path: Path, images: Images, slide: int) -> list[KernelMap]:
     elf = _open(path)
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            name = store.keep(fd)
-        finally:
-            os.close(fd)
-    except OSError as error:
-        raise BadInput(f"cannot be copied ({error.strerror})", where=str(path), remedy="give a smaller file") from error
+    name = images.keep(open_given(path), str(path)).name
     found = []
     for segment in elf.segments:
         start = segment.address + slide & (1 << 64) - 1

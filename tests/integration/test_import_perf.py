@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: MIT
+"""perf.data files decode to what `perf script` makes of them: every address and every time, to the nanosecond."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from support import perf_case, perf_script
+from support.perf_case import CODE, SIZE, Scheduled, decoded, finish, ours, packet_ends, perfs, single
+from support.perf_writer import PerfWriter, When
+from support.timed_program import START, timed_run
+
+pytestmark = pytest.mark.skipif(not perf_script.available(), reason="no perf here (Debian package linux-perf)")
+
+TIMING = {"tsc": {"mtc": False, "cyc": False}, "mtc": {"cyc": False}, "mtc+cyc": {}, "cyc": {"mtc": False},
+          "rare mtc": {"mtc_shift": 9}}
+
+
+def agree(file: Path, symfs: Path) -> perf_case.Answer:
+    """Decode with both; they must agree, and without an error. Returns the answer."""
+    expected, errors = perfs(file, symfs)
+    assert errors == []
+    assert expected
+    found, made = ours(file, symfs, file.with_suffix(".ptw"))
+    assert {tid: len(ran) for tid, ran in found.items()} == {tid: len(ran) for tid, ran in expected.items()}
+    for tid, ran in expected.items():
+        assert [ip for _, ip in found[tid]] == [ip for _, ip in ran]
+        differ = [(index, mine, theirs) for index, (mine, theirs) in enumerate(zip(found[tid], ran, strict=True))
+                  if mine != theirs]
+        assert differ == []
+    decoded(made).bundle.ledger().check()
+    return found
+
+
+def one(folder: Path, seed: int, **more: object) -> tuple[PerfWriter, list[int], Path]:
+    """One process on one CPU, all of its trace in one AUXTRACE record."""
+    writer, machine, symfs = single(folder, seed, **more)  # type: ignore[arg-type]
+    writer.switch_pair(START - 5000, 0, (0, 0), (100, 100))
+    writer.itrace_start(100, 100, When(100, 100, writer.ns(START - 4000), 0))
+    writer.auxtrace(bytes(machine.packets.data), reference=START, tid=100)
+    finish(writer, machine)
+    return writer, machine.executed, symfs
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("timing", TIMING)
+def test_addresses_and_times_of_one_process(timing: str, seed: int, tmp_path: Path) -> None:
+    writer, executed, symfs = one(tmp_path, seed + 10, **TIMING[timing])
+    found = agree(writer.write(tmp_path / "perf.data"), symfs)
+    assert [ip for _, ip in found[100]] == executed
+
+
+@pytest.mark.parametrize("form", ["pipe", "compressed", "pipe, compressed"])
+def test_pipe_mode_and_compressed_records(form: str, tmp_path: Path) -> None:
+    writer, executed, symfs = one(tmp_path, 5)
+    file = writer.write(tmp_path / "perf.data", pipe="pipe" in form, compressed="compressed" in form)
+    found = agree(file, symfs)
+    assert [ip for _, ip in found[100]] == executed
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("mode", [3, 2], ids=["switch_cpu_wide", "switch"])
+def test_processes_sharing_cpus(mode: int, seed: int, tmp_path: Path) -> None:
+    writer = PerfWriter(have_sched_switch=mode)
+    run = Scheduled(tmp_path, seed, writer).run()
+    found = agree(writer.write(tmp_path / "perf.data"), tmp_path / "sys")
+    for tid, executed in run.executed.items():
+        assert [ip for _, ip in found.get(tid, [])] == executed
+
+
+def test_switches_may_come_from_the_tracepoint(tmp_path: Path) -> None:
+    answers = []
+    for mode in (3, 1):
+        writer = PerfWriter(have_sched_switch=mode)
+        Scheduled(tmp_path / str(mode), 1, writer).run()
+        file = writer.write(tmp_path / f"{mode}.data")
+        answers.append(ours(file, tmp_path / str(mode) / "sys", tmp_path / f"{mode}.ptw")[0])
+    assert answers[0] == answers[1]
+    assert len(answers[0]) == 3
+
+
+def test_a_thread_of_its_own_trace(tmp_path: Path) -> None:
+    writer, machine, symfs = single(tmp_path, 3, per_cpu=False, have_sched_switch=0)
+    writer.auxtrace(bytes(machine.packets.data), reference=START, tid=100, cpu=-1)
+    finish(writer, machine, cpu=-1)
+    found = agree(writer.write(tmp_path / "perf.data"), symfs)
+    assert [ip for _, ip in found[100]] == machine.executed
+
+
+def test_a_full_trace_in_many_buffers(tmp_path: Path) -> None:
+    writer, machine, symfs = single(tmp_path, 4, cyc=False)
+    data = bytes(machine.packets.data)
+    writer.switch_pair(START - 5000, 0, (0, 0), (100, 100))
+    cuts = [0, *sorted(psb & ~7 for psb in machine.psbs[1:] if psb % 8 == 0), len(data)]
+    for begin, end in zip(cuts, cuts[1:], strict=False):
+        writer.auxtrace(data[begin:end], offset=begin, reference=START, tid=100)
+    finish(writer, machine)
+    agree(writer.write(tmp_path / "perf.data"), symfs)
+
+
+@pytest.mark.parametrize("ring", [700, 1600, 4000])
+def test_snapshots_are_stitched_and_nothing_is_decoded_twice(ring: int, tmp_path: Path) -> None:
+    writer, machine, symfs = single(tmp_path, 6, snapshot=True, cyc=False, steps=4000)
+    data = bytes(machine.packets.data)
+    writer.switch_pair(START - 5000, 0, (0, 0), (100, 100))
+    ends = packet_ends(machine)
+    for end in range(ring, len(data), 600):
+        end = next(at for at in ends if at >= end)
+        begin = max(0, end - ring)
+        writer.auxtrace(data[begin:end], offset=begin % ring, reference=START, tid=100)
+    finish(writer, machine)
+    agree(writer.write(tmp_path / "perf.data"), symfs)
+
+
+def test_samples_that_carry_the_trace(tmp_path: Path) -> None:
+    writer, machine, symfs = single(tmp_path, 6, aux_samples=True, cyc=False, steps=4000)
+    data = bytes(machine.packets.data)
+    writer.switch_pair(START - 5000, 0, (0, 0), (100, 100))
+    end, ends = machine.now(), packet_ends(machine)
+    for at in range(1500, len(data), 1500):
+        at = next(end for end in ends if end >= at)
+        time = START + (end - START) * at // len(data)
+        writer.aux_sample(data[max(0, at - 2048):at], When(100, 100, writer.ns(time), 0))
+    finish(writer, machine)
+    agree(writer.write(tmp_path / "perf.data"), symfs)
+
+
+def test_exec_gives_the_process_another_image(tmp_path: Path) -> None:
+    writer, first, symfs = single(tmp_path, 7)
+    writer.switch_pair(START - 5000, 0, (0, 0), (100, 100))
+    second = timed_run(8, tmp_path / "second", 500)
+    # the second program's trace goes on where the first one's ended, in time and in bytes
+    trace = first.packets
+    second.packets, second.clock, second.executed, second.cbr_said = trace, first.clock + 20_000, [], -1
+    second._stamp()
+    trace.mode_exec().pge(second.ip(0))
+    place = 0
+    for _ in range(400):
+        place = second._execute(place)
+    second._flush()
+    trace.fup(second.ip(place)).pgd()
+    when = When(100, 100, writer.ns(int(first.clock) + 10_000), 0)
+    writer.comm(100, 100, "second", when, exec_=True)
+    writer.mmap(100, CODE, SIZE, 0x1000, perf_case.keep_code(tmp_path / "second", symfs, "second"), when)
+    writer.auxtrace(bytes(trace.data), reference=START, tid=100)
+    finish(writer, second)
+    found = agree(writer.write(tmp_path / "perf.data"), symfs)
+    assert [ip for _, ip in found[100]] == first.executed + second.executed
+
+
+def test_code_mapped_over_other_code_is_used_from_then_on(tmp_path: Path) -> None:
+    writer, executed, symfs = one(tmp_path, 9)
+    other = timed_run(30, tmp_path / "other", 10)
+    path = perf_case.keep_code(tmp_path / "other", symfs, "other")
+    writer.mmap(100, CODE, SIZE, 0x1000, path, When(100, 100, writer.ns(1 << 53), 0))  # long after all of it
+    del other
+    found = agree(writer.write(tmp_path / "perf.data"), symfs)
+    assert [ip for _, ip in found[100]] == executed
+
+
+# --- controls ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_changed_tsc_shows_as_a_difference(tmp_path: Path) -> None:
+    writer, _, symfs = one(tmp_path, 11)
+    expected, _ = perfs(writer.write(tmp_path / "perf.data"), symfs)
+    data = (tmp_path / "perf.data").read_bytes()
+    tsc = data.index(b"\x19" + START.to_bytes(7, "little"))
+    changed = tmp_path / "changed.data"
+    changed.write_bytes(data[:tsc + 1] + (START + 1000).to_bytes(7, "little") + data[tsc + 8:])
+    found, _ = ours(changed, symfs, tmp_path / "run.ptw")
+    assert [ip for _, ip in found[100]] == [ip for _, ip in expected[100]]
+    assert found != expected
+
+
+def test_a_changed_bit_of_a_tnt_shows_as_a_difference(tmp_path: Path) -> None:
+    writer, machine, symfs = single(tmp_path, 12)
+    data = bytearray(machine.packets.data)
+    writer.switch_pair(START - 5000, 0, (0, 0), (100, 100))
+    good = PerfWriter(**{name: getattr(writer, name) for name in ("mtc", "cyc", "mtc_period")},
+                      records=list(writer.records))
+    finish(good.auxtrace(bytes(data), reference=START, tid=100), machine)
+    at = next(at for at in packet_ends(machine) if data[at] == 0x06)  # TNT of one bit, taken
+    data[at] = 0x04
+    finish(writer.auxtrace(bytes(data), reference=START, tid=100), machine)
+    expected, _ = perfs(good.write(tmp_path / "good.data"), symfs)
+    found, _ = ours(writer.write(tmp_path / "bad.data"), symfs, tmp_path / "run.ptw")
+    assert found != expected
