@@ -5,7 +5,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 ROOMS := data preload wrapper cli decode merge
 
-.PHONY: help setup build demo test fuzz lint bench clean
+.PHONY: help setup build demo test fuzz agree lint bench bench-decode clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
@@ -30,6 +30,12 @@ lint: setup ## ruff and mypy --strict (C is compiled with -Wall -Wextra -Werror)
 
 bench: setup ## time a recording beside the native run; ratios into build/bench/
 	@$(PY) -m tests.bench.bench_engine
+
+bench-decode: setup ## both decoders beside a bare loop over libipt's blocks; ratios into build/bench/
+	@$(PY) -m tests.bench.bench_decode
+
+agree: setup ## both decoders over ten thousand runs of random programs
+	@PTWEAVE_AGREE=1000 $(PY) -m pytest -q tests/integration/test_decoders_agree.py -k random_programs
 
 clean: ## remove what was built
 	@rm -rf build dist wrapper/ptweave/wrapper/_engine wrapper/ptweave/wrapper/_bpf

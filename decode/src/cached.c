@@ -266,7 +266,7 @@ static int step_libipt(struct ptd_cached *cached, struct ptd_rows *rows)
     cached->state = cached->at < cached->segment.slice.size ? DECODING : DONE;
     progress->off = part.off;
     progress->off_ip = part.off_ip;
-    begin(&cached->segment, part.off ? part.off_ip : 0);
+    begin(&cached->segment, part.off ? part.off_ip : cached->segment.place.resume_ip);
     return 0;
 }
 

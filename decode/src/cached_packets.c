@@ -76,7 +76,7 @@ static bool read_tsc(struct reader *reader)
 
 static bool read_tma(struct reader *reader)
 {
-    bool good = reader->after_tsc && !reader->timing;
+    bool good = reader->after_tsc && !reader->timing && ptd_packet_is_tma(reader->at);
     reader->after_tsc = false;
     reader->plus->clocks = reader->timing;
     return good;

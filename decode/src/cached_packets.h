@@ -64,6 +64,12 @@ static inline unsigned ptd_packet_ip(const uint8_t *at, const uint8_t *end, uint
     return size;
 }
 
+/* Whether a TMA packet's reserved bits are clear. */
+static inline bool ptd_packet_is_tma(const uint8_t *at)
+{
+    return !at[4] && !(at[6] & 0xFE);
+}
+
 enum { PTD_PSB_EVENTS = 16 };
 
 /* A PSB+ that the path decoder understands. */

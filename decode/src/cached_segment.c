@@ -380,9 +380,9 @@ static void take_tsc(struct ptd_segment *segment, uint64_t tsc)
     segment->place.timed = segment->place.time_moved = segment->place.attention = segment->place.after_tsc = true;
 }
 
-static int take_tma(struct ptd_segment *segment)
+static int take_tma(struct ptd_segment *segment, const uint8_t *at)
 {
-    bool good = segment->place.after_tsc;
+    bool good = segment->place.after_tsc && ptd_packet_is_tma(at);
     segment->place.after_tsc = false;
     return segment->timing ? -ETIME : good ? PTD_SIZE_TMA : -EILSEQ;
 }
@@ -416,7 +416,7 @@ static int take_extended(struct ptd_segment *segment, const uint8_t *at, uint64_
             error = take_cbr(segment, offset, at[2]);
         return error < 0 ? error : PTD_SIZE_CBR;
     case PTD_EXT_TMA:
-        return left >= PTD_SIZE_TMA ? take_tma(segment) : -EILSEQ;
+        return left >= PTD_SIZE_TMA ? take_tma(segment, at) : -EILSEQ;
     default:
         return -EILSEQ;
     }

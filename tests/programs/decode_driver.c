@@ -11,6 +11,7 @@
 
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,6 +81,35 @@ static void take_rows(struct ptd_tables *tables, const struct ptd_rows *rows, st
     sums->events += rows->event_count;
 }
 
+/* The path decoder over the same: what it did not give to libipt it decoded as libipt did. */
+static void decode_paths(struct ptd_space *space, const uint8_t *packets, size_t size,
+                         const struct ptd_progress *libipt, uint64_t gaps, int show)
+{
+    struct ptd_tables *tables = ptd_tables_create();
+    struct ptd_cpu cpu = {0};
+    struct ptd_slice slice = {.packets = packets, .size = size};
+    struct ptd_cached *cached;
+    demand(ptd_cached_create(tables, space, &cpu, &slice, &cached) == 0, "a path decoder can be made");
+    struct sums sums = {0};
+    int more;
+    do {
+        struct ptd_rows *rows = ptd_rows_create(64);
+        more = ptd_cached_step(cached, rows);
+        demand(more >= 0, "no error of the path decoder");
+        take_rows(tables, rows, &sums);
+        ptd_rows_destroy(rows);
+    } while (more);
+    struct ptd_progress progress;
+    ptd_cached_progress(cached, &progress);
+    demand((uint64_t)progress.seq == sums.blocks, "blocks of the path decoder agree");
+    demand(progress.lost == sums.gap_bytes && sums.gap_bytes <= size, "its lost bytes agree");
+    bool same = progress.instructions == libipt->instructions && progress.seq == libipt->seq && sums.gaps == gaps;
+    demand(same || ptd_cached_handed(cached), "both decoders agree");
+    demand(!show || (same && !ptd_cached_handed(cached)), "both agree about a trace that is whole");
+    ptd_cached_destroy(cached);
+    ptd_tables_destroy(tables);
+}
+
 static void decode(struct ptd_space *space, const uint8_t *packets, size_t size, int show)
 {
     struct ptd_tables *tables = ptd_tables_create();
@@ -105,6 +135,7 @@ static void decode(struct ptd_space *space, const uint8_t *packets, size_t size,
                progress.instructions, sums.blocks, sums.gaps, sums.events);
     ptd_decoder_destroy(decoder);
     ptd_tables_destroy(tables);
+    decode_paths(space, packets, size, &progress, sums.gaps, show);
 }
 
 static int flow(char **arguments)

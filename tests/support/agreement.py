@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -145,4 +146,4 @@ def _paths(tables: Any) -> list[tuple[int, ...]]:
     lib.ptd_tables_paths(tables, view)
     starts = ffi.unpack(view.starts, view.count + 1)
     blocks = ffi.unpack(view.blocks, view.block_count) if view.block_count else []
-    return [tuple(blocks[begin:end]) for begin, end in zip(starts[:-1], starts[1:], strict=True)]
+    return [tuple(blocks[begin:end]) for begin, end in pairwise(starts)]

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: MIT
+"""`make bench-decode`: both decoders into Parquet, beside a bare loop over libipt's blocks on the same packets and code.
+
+Times are CPU seconds of the process, so that what else the machine does matters little; one process, one core. The
+recordings are made here (gzip, python3, sqlite3, gcc; random branches are written), unless PTWEAVE_BENCH names a
+folder of finished bundles (`NAME.ptw`): those are copied, never written to.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.bench.report import ROOT, Figure, medians_of, write
+
+sys.path.insert(0, str(ROOT / "tests"))
+
+from ptweave.data import Clocks
+from ptweave.data.bundle import Bundle
+from ptweave.decode.flow import decode_flow
+from ptweave.decode.task import Decoder
+from support.assembler import assemble
+from support.engine import record, threads, write_plan
+from support.inputs import text_file
+from support.pt_writer import PtWriter
+from support.trace_bundle import TraceBundle
+
+RUNS = 3
+TABLES = ("flow", "clock", "pt_events", "gaps", "paths", "blocks")
+SQL = ("create table t(a,b); with recursive c(x) as (select 1 union all select x+1 from c where x<60000) "
+       "insert into t select x, x*x%97 from c; select count(*), sum(a*b) from t where b>7;")
+
+
+def commands(folder: Path) -> dict[str, list[str]]:
+    """What is recorded: some hundred million instructions each."""
+    (folder / "source.c").write_text('#include <stdio.h>\n#include <stdlib.h>\n#include <math.h>\n' + "".join(
+        f"double f{i}(double x) {{ double s = {i}; for (int j = 0; j < x; j++) s += j % {i + 2} ? x / s : sin(s); "
+        f"return s; }}\n" for i in range(60)))
+    return {
+        "gzip": ["gzip", "-c", str(text_file(folder / "text", 2_000_000))],
+        "python": [sys.executable, "-S", "-c", "print(len({str(i): hash(i) % 7 for i in range(150000)}))"],
+        "sqlite": ["sqlite3", ":memory:", SQL],
+        "gcc": ["gcc", "-O2", "-c", "-o", str(folder / "source.o"), str(folder / "source.c")],
+    }
+
+
+def adversarial(folder: Path) -> Bundle:
+    """Every branch goes anywhere: what a cache of paths is worst at."""
+    chance = random.Random(1)
+    count = 64
+    text = "\n".join(f"i{n}: {'nop' if chance.random() < 0.5 else 'xor %eax, %eax'}\njz i{chance.randrange(count)}"
+                     for n in range(count)) + "\njmp i0"
+    code = assemble(text, folder)
+    packets = PtWriter().psb_plus(tsc=1).mode_exec().pge(code["i0"])
+    for number in range(60_000):
+        bits = "".join(chance.choice("!.") for _ in range(47))
+        packets.tnt_long(bits)
+        if number % 1000 == 999:  # where execution stands nobody has worked out: tracing is turned off and on again
+            packets.pgd().psb_plus(tsc=number).mode_exec().pge(code["i0"])
+    return TraceBundle(folder / "adversarial.ptw").map(code.data, code.base).thread(packets.pgd().data).write()
+
+
+def bundles(folder: Path) -> dict[str, Bundle]:
+    found: dict[str, Bundle] = {}
+    given = os.environ.get("PTWEAVE_BENCH")
+    for name, argv in commands(folder).items():
+        path = Path(given or "/nonexistent") / f"{name}.ptw"
+        if path.is_dir():
+            copy = folder / path.name
+            subprocess.run(["cp", "-r", path, copy], check=True)
+            subprocess.run(["chmod", "-R", "u+w", copy], check=True)
+            found[name] = Bundle.open(copy)
+        else:
+            found[name] = record(argv, folder, name=name)
+            found[name].manifest.clocks = Clocks(0, 0, 1 << 40, 1 << 40)
+            found[name].save_manifest()
+    found["adversarial"] = adversarial(folder)
+    return found
+
+
+class Bare:
+    """The loop that does nothing with what it decodes."""
+
+    def __init__(self, bundle: Bundle, folder: Path, *flags: str) -> None:
+        self.bundle, self.folder, self.flags = bundle, folder, flags
+        self.blocks = self.errors = 0
+        self.program = folder / "bench_blocks"
+        if not self.program.exists():
+            subprocess.run(["gcc", "-O2", "-o", self.program, ROOT / "tests/programs/bench_blocks.c", "-lipt"],
+                           check=True)
+
+    def __call__(self) -> float:
+        seconds, self.blocks = 0.0, 0
+        for thread in threads(self.bundle):
+            plan = self.folder / "plan"
+            write_plan(self.bundle, thread, plan)
+            done = subprocess.run([self.program, *self.flags, self.bundle.trace / f"{thread}.pt", plan], check=True,
+                                  capture_output=True, text=True)
+            fields = done.stdout.split()
+            seconds += float(fields[0])
+            self.blocks += int(fields[1])
+            self.errors += int(fields[3])
+        return seconds
+
+
+def into_parquet(bundle: Bundle, decoder: Decoder) -> Callable[[], float]:
+    def measure() -> float:
+        begin = time.process_time()
+        decode_flow(bundle, decoder=decoder)
+        return time.process_time() - begin
+    return measure
+
+
+def bytes_of(bundle: Bundle) -> int:
+    return sum(file.stat().st_size for table in TABLES for file in (bundle.tables / table).rglob("*.parquet"))
+
+
+def perf_script(bundle: Bundle) -> float | None:
+    """CPU seconds of `perf script --itrace=b` on the same packets; None where there is no perf.data of them."""
+    recording = bundle.path.with_suffix(".data")
+    if not recording.exists() or shutil.which("perf") is None:
+        return None
+    begin = os.times().children_user
+    subprocess.run(["perf", "script", "--itrace=b", "-i", recording], stdout=subprocess.DEVNULL, check=True)
+    return os.times().children_user - begin
+
+
+def measure(name: str, bundle: Bundle, folder: Path) -> list[Figure]:
+    bare = Bare(bundle, folder)
+    base, long, libipt, paths = medians_of([bare, Bare(bundle, folder, "-l"), into_parquet(bundle, Decoder.LIBIPT),
+                                            into_parquet(bundle, Decoder.PATHS)], RUNS)
+    figures = [
+        Figure(f"{name} bare loop", base, "s", "", None),
+        Figure(f"{name} bare loop, blocks across calls and jumps", long, "s", "bare loop", base / long),
+        Figure(f"{name} libipt into Parquet", libipt, "s", "bare loop", base / libipt),
+        Figure(f"{name} paths into Parquet", paths, "s", "bare loop", base / paths),
+        Figure(f"{name} tables", bytes_of(bundle) / bare.blocks, "B", "block", None),
+    ]
+    perf = perf_script(bundle)
+    if perf is not None:
+        figures.append(Figure(f"{name} perf script --itrace=b", perf, "s", "paths", perf / paths))
+    return figures
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory(prefix="bench-") as scratch:
+        folder = Path(scratch)
+        figures: list[Figure] = []
+        for name, bundle in bundles(folder).items():
+            figures += measure(name, bundle, folder)
+        write("decode", figures)
+
+
+if __name__ == "__main__":
+    main()
