@@ -99,6 +99,8 @@ static void put_place(const struct dump_flow *dump, struct dump_text *text, int3
         put_char(text, ':');
         put_decimal(text, (uint64_t)tables->line[block]);
     }
+    while (text->data[text->size - 1] == ' ') /* nothing is known: no column to line up with */
+        text->size--;
     put_char(text, '\n');
 }
 
