@@ -13,7 +13,7 @@ import pyarrow as pa
 from ptweave.data.schemas import Table
 
 _TYPES = {
-    pa.int32(): "INTEGER", pa.int64(): "BIGINT", pa.uint32(): "UINTEGER", pa.uint64(): "UBIGINT",
+    pa.int8(): "TINYINT", pa.int32(): "INTEGER", pa.int64(): "BIGINT", pa.uint32(): "UINTEGER", pa.uint64(): "UBIGINT",
     pa.string(): "VARCHAR", pa.bool_(): "BOOLEAN",
 }
 
