@@ -9,6 +9,7 @@
  */
 #include "api.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdbool.h>
@@ -110,30 +111,92 @@ static void decode_paths(struct ptd_space *space, const uint8_t *packets, size_t
     ptd_tables_destroy(tables);
 }
 
-static void decode(struct ptd_space *space, const uint8_t *packets, size_t size, int show)
+/* Decode a slice; returns what it came to. */
+static struct ptd_progress decode_slice(struct ptd_tables *tables, struct ptd_space *space,
+                                        const struct ptd_slice *slice, struct sums *sums)
 {
-    struct ptd_tables *tables = ptd_tables_create();
     struct ptd_cpu cpu = {0};
-    struct ptd_slice slice = {.packets = packets, .size = size};
     struct ptd_decoder *decoder;
-    demand(ptd_decoder_create(tables, space, &cpu, &slice, &decoder) == 0, "a decoder can be made");
-    struct sums sums = {0};
+    uint64_t gap_bytes = sums->gap_bytes;
+    demand(ptd_decoder_create(tables, space, &cpu, slice, &decoder) == 0, "a decoder can be made");
     int more;
     do {
         struct ptd_rows *rows = ptd_rows_create(64); /* small: many turns */
         more = ptd_decoder_step(decoder, rows);
         demand(more >= 0, "no error");
-        take_rows(tables, rows, &sums);
+        take_rows(tables, rows, sums);
         ptd_rows_destroy(rows);
     } while (more);
     struct ptd_progress progress;
     ptd_decoder_progress(decoder, &progress);
-    demand((uint64_t)progress.seq == sums.blocks, "blocks agree");
-    demand(progress.lost == sums.gap_bytes && sums.gap_bytes <= size, "lost bytes agree");
-    if (show)
-        printf("%" PRIu64 " instructions %" PRIu64 " blocks %" PRIu64 " gaps %" PRIu64 " events\n",
-               progress.instructions, sums.blocks, sums.gaps, sums.events);
+    demand((uint64_t)progress.seq == sums->blocks, "blocks agree");
+    demand(progress.lost == sums->gap_bytes - gap_bytes && progress.lost <= slice->size, "lost bytes agree");
     ptd_decoder_destroy(decoder);
+    return progress;
+}
+
+/* Take a part's dictionaries over into those of the whole. */
+static void take_tables(struct ptd_tables *whole, const struct ptd_tables *part)
+{
+    struct ptd_blocks_view blocks;
+    struct ptd_paths_view paths;
+    ptd_tables_blocks(part, &blocks);
+    ptd_tables_paths(part, &paths);
+    int32_t *block_map = calloc(blocks.count + 1, sizeof *block_map);
+    int32_t *path_map = calloc(paths.count + 1, sizeof *path_map);
+    int32_t *all = calloc(paths.count + 1, sizeof *all), *renumbered = calloc(paths.count + 1, sizeof *renumbered);
+    int64_t *seqs = calloc(paths.count + 1, sizeof *seqs);
+    demand(ptd_tables_take(whole, &blocks, &paths, block_map, path_map) == 0, "tables can be taken over");
+    struct ptd_renumbering numbers = {.count = paths.count, .map = path_map, .length = paths.length};
+    for (size_t i = 0; i < paths.count; i++)
+        all[i] = (int32_t)i;
+    demand(ptd_renumber_flow(&numbers, all, paths.count, 7, renumbered, seqs) >= 7, "flow can be renumbered");
+    all[0] = (int32_t)paths.count;
+    demand(ptd_renumber_flow(&numbers, all, 1, 0, renumbered, seqs) == -ERANGE, "paths there are none of are refused");
+    free(block_map);
+    free(path_map);
+    free(all);
+    free(renumbered);
+    free(seqs);
+}
+
+/* Decode in ranges, cut at every PSB; returns the instructions of all of them. */
+static uint64_t decode_ranges(struct ptd_space *space, const uint8_t *packets, size_t size)
+{
+    struct ptd_tables *whole = ptd_tables_create();
+    uint64_t instructions = 0;
+    for (uint64_t begin = 0, end; begin < size; begin = end) {
+        struct ptd_slice slice = {.packets = packets + begin, .offset = begin};
+        int found = -1;
+        for (end = begin; found < 0 && end < size;) {
+            end = ptd_psb_after(packets, size, end + 1);
+            found = end < size ? ptd_psb_ip(packets, size, end, &slice.stop_ip) : 0;
+        }
+        end = end < size ? end : size;
+        slice.has_stop = found == 1;
+        slice.size = end - begin;
+        struct ptd_tables *part = ptd_tables_create();
+        struct sums sums = {0};
+        instructions += decode_slice(part, space, &slice, &sums).instructions;
+        take_tables(whole, part);
+        ptd_tables_destroy(part);
+    }
+    ptd_tables_destroy(whole);
+    return instructions;
+}
+
+static void decode(struct ptd_space *space, const uint8_t *packets, size_t size, int show)
+{
+    struct ptd_tables *tables = ptd_tables_create();
+    struct ptd_slice slice = {.packets = packets, .size = size};
+    struct sums sums = {0};
+    struct ptd_progress progress = decode_slice(tables, space, &slice, &sums);
+    uint64_t in_ranges = decode_ranges(space, packets, size);
+    if (show) {
+        demand(progress.instructions == in_ranges, "ranges are the whole");
+        printf("%" PRIu64 " instructions %" PRIu64 " blocks %" PRIu64 " gaps %" PRIu64 " events\n", progress.instructions,
+               sums.blocks, sums.gaps, sums.events);
+    }
     ptd_tables_destroy(tables);
     decode_paths(space, packets, size, &progress, sums.gaps, show);
 }

@@ -33,6 +33,9 @@ from ptweave.decode.task import PARTS, PIECE, TASK_KINDS, TaskFile, own
 PART_ROWS = 4 * schemas.ROW_GROUP
 """A part ends with the piece that makes its rows so many."""
 
+WIDE_ROWS = schemas.ROW_GROUP // 8
+"""Rows in a row group of tables with many columns: a million of them would take a hundred megabytes to write."""
+
 CLASSES = tuple(kind.value for kind in schemas.BlockClass)
 """Names of `enum ptd_class`, in its order."""
 
@@ -335,7 +338,8 @@ def write_part(part: Part, folder: Path, clocks: Clocks) -> None:
     """Write a part's file of each table below `folder`. Raises BadInput when a task's file is damaged."""
     name = f"{part.number}.parquet"
     with TableWriter(folder, schemas.FLOW, name) as flow, TableWriter(folder, schemas.CLOCK, name) as clock, \
-            TableWriter(folder, schemas.PT_EVENTS, name) as events, TableWriter(folder, schemas.GAPS, name) as holes:
+            TableWriter(folder, schemas.PT_EVENTS, name, row_group=WIDE_ROWS) as events, \
+            TableWriter(folder, schemas.GAPS, name, row_group=WIDE_ROWS) as holes:
         for piece in part.pieces:
             rows = _Rows(piece, clocks)
             for step in rows.steps():
