@@ -7,8 +7,8 @@ from pathlib import Path
 
 import build_tools
 
-SOURCES = ("assemble", "blocks", "columns", "events", "expand", "flow", "images", "line_header", "lines", "pace", "paths",
-           "psb", "tables", "timer", "walker")
+SOURCES = ("assemble", "blocks", "columns", "events", "expand", "flow", "images", "line_header", "lines", "pace",
+           "paths", "psb", "tables", "timer", "walker")
 REMEDY = "install gcc, python3-dev and libipt-dev (apt-get install gcc python3-dev libipt-dev)"
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -94,7 +95,7 @@ def test_a_full_trace_in_many_buffers(tmp_path: Path) -> None:
     data = bytes(machine.packets.data)
     writer.switch_pair(START - 5000, 0, (0, 0), (100, 100))
     cuts = [0, *sorted(psb & ~7 for psb in machine.psbs[1:] if psb % 8 == 0), len(data)]
-    for begin, end in zip(cuts, cuts[1:], strict=False):
+    for begin, end in pairwise(cuts):
         writer.auxtrace(data[begin:end], offset=begin, reference=START, tid=100)
     finish(writer, machine)
     agree(writer.write(tmp_path / "perf.data"), symfs)

@@ -454,6 +454,6 @@ class _Rows:
 
 
 _FIRST: dict[str, str] = {"flow": "flow", "clock": "clock_seq", "event": "event_seq", "gap": "gap_seq"}
-_STEP_COLUMNS = ("flow", "clock_seq", "clock_tsc", "clock_before", "event_seq", "event_tsc", "event_kind", "event_ip", "event_target",
-                 "event_offset", "event_detail", "gap_seq", "gap_tsc", "gap_kind", "gap_bytes", "gap_offset", "gap_ip",
-                 "gap_detail")
+_STEP_COLUMNS = ("flow", "clock_seq", "clock_tsc", "clock_before", "event_seq", "event_tsc", "event_kind", "event_ip",
+                 "event_target", "event_offset", "event_detail", "gap_seq", "gap_tsc", "gap_kind", "gap_bytes",
+                 "gap_offset", "gap_ip", "gap_detail")
