@@ -20,7 +20,7 @@ DAMAGED = 400
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return compile_c(PROGRAMS / "decode_driver.c", tmp_path_factory.mktemp("driver") / "driver", "-std=gnu11", "-g",
                      "-Werror", f"-I{SOURCES}", *(str(path) for path in sorted(SOURCES.glob("*.c"))),
-                     "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-lipt")
+                     "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-lipt", "-lZydis")
 
 
 def run(driver: Path, *arguments: str | Path) -> str:

@@ -83,7 +83,7 @@ static void take_rows(struct ptd_tables *tables, const struct ptd_rows *rows, st
 static void decode(struct ptd_space *space, const uint8_t *packets, size_t size, int show)
 {
     struct ptd_tables *tables = ptd_tables_create();
-    struct ptd_cpu cpu = {0};
+    struct ptd_cpu cpu = {.mtc_freq = 3, .nom_freq = 32, .cpuid_0x15_eax = 2, .cpuid_0x15_ebx = 266, .exact_time = 1};
     struct ptd_slice slice = {.packets = packets, .size = size};
     struct ptd_decoder *decoder;
     demand(ptd_decoder_create(tables, space, &cpu, &slice, &decoder) == 0, "a decoder can be made");
