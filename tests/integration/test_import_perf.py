@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import lzma
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from support import perf_case, perf_script
 from support.perf_case import CODE, SIZE, Scheduled, decoded, finish, ours, packet_ends, perfs, single
 from support.perf_writer import PerfWriter, When
+from support.reference_traces import FOLDER
 from support.timed_program import START, timed_run
 
 pytestmark = pytest.mark.skipif(not perf_script.available(), reason="no perf here (Debian package linux-perf)")
@@ -94,7 +97,7 @@ def test_a_full_trace_in_many_buffers(tmp_path: Path) -> None:
     data = bytes(machine.packets.data)
     writer.switch_pair(START - 5000, 0, (0, 0), (100, 100))
     cuts = [0, *sorted(psb & ~7 for psb in machine.psbs[1:] if psb % 8 == 0), len(data)]
-    for begin, end in zip(cuts, cuts[1:], strict=False):
+    for begin, end in pairwise(cuts):
         writer.auxtrace(data[begin:end], offset=begin, reference=START, tid=100)
     finish(writer, machine)
     agree(writer.write(tmp_path / "perf.data"), symfs)
@@ -188,3 +191,20 @@ def test_a_changed_bit_of_a_tnt_shows_as_a_difference(tmp_path: Path) -> None:
     expected, _ = perfs(good.write(tmp_path / "good.data"), symfs)
     found, _ = ours(writer.write(tmp_path / "bad.data"), symfs, tmp_path / "run.ptw")
     assert found != expected
+
+
+# --- real recordings --------------------------------------------------------------------------------------------------
+
+RECORDED = sorted(path.parent for path in FOLDER.glob("*/perf6.1.instructions.txt.xz"))
+
+
+@pytest.mark.skipif(not RECORDED, reason=f"no recordings in {FOLDER} (set PTWEAVE_PTDATA)")
+@pytest.mark.parametrize("folder", RECORDED, ids=lambda folder: folder.name)
+def test_a_real_recording_is_what_perf_printed_of_it(folder: Path, tmp_path: Path) -> None:
+    expected: perf_case.Answer = {}
+    for line in lzma.decompress((folder / "perf6.1.instructions.txt.xz").read_bytes()).decode().splitlines():
+        _cpu, tid, time, ip = line.split()
+        expected.setdefault(int(tid), []).append((int(time.replace(".", "")), int(ip, 16)))
+    found, made = ours(folder / "perf.data", folder / "sysroot", tmp_path / "run.ptw")
+    assert found == expected
+    assert made.bundle.ledger().check() == []

@@ -87,7 +87,7 @@ static void decode_paths(struct ptd_space *space, const uint8_t *packets, size_t
                          const struct ptd_progress *libipt, uint64_t gaps, int show)
 {
     struct ptd_tables *tables = ptd_tables_create();
-    struct ptd_cpu cpu = {0};
+    struct ptd_cpu cpu = {.mtc_freq = 3, .nom_freq = 32, .cpuid_0x15_eax = 2, .cpuid_0x15_ebx = 266, .exact_time = 1};
     struct ptd_slice slice = {.packets = packets, .size = size};
     struct ptd_cached *cached;
     demand(ptd_cached_create(tables, space, &cpu, &slice, &cached) == 0, "a path decoder can be made");

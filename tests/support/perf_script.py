@@ -10,7 +10,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-LINE = re.compile(r"^ *(?P<comm>.*?) +(?P<tid>-?\d+) +(?:\[(?P<cpu>-?\d+)\] )? *(?P<s>\d+)\.(?P<ns>\d{9}):\s+(?P<ip>[0-9a-f]+)")
+LINE = re.compile(r"^ *(?P<comm>.*?) +(?P<tid>-?\d+) +(?:\[(?P<cpu>-?\d+)\] )? *(?P<s>\d+)\.(?P<ns>\d{9}):"
+                  r"\s+(?P<ip>[0-9a-f]+)")
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Random programs on a machine whose packets carry time: TSC, TMA, MTC, CYC and CBR as a processor would mix them in."""
+"""Random programs on a machine whose packets carry time: TSC, TMA, MTC, CYC and CBR, mixed in as by a processor."""
 
 from __future__ import annotations
 

@@ -327,7 +327,8 @@ def write_task(file: Path, paths: list[tuple[list[tuple[int, int]], ...]], piece
     half = len(flow_ids) // 2  # two steps, so that pieces lie across them
     writer.write({"flow": pa.array(flow_ids[:half], pa.int32()),
                   "clock_seq": pa.array([seq for seq, _ in clock], pa.int64()),
-                  "clock_tsc": pa.array([tsc for _, tsc in clock], pa.uint64())})
+                  "clock_tsc": pa.array([tsc for _, tsc in clock], pa.uint64()),
+                  "clock_before": pa.array([0] * len(clock), pa.int32())})
     writer.write({"flow": pa.array(flow_ids[half:], pa.int32())})
     seq = sum(lengths[path] for path in flow_ids)
     total = sum(sum(count for _, count in paths[path][0]) for path in flow_ids)

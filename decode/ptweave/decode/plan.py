@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 from ptweave.data.bundle import Bundle
 from ptweave.data.sideband import SidebandKind
 
-
 NAME = re.compile(r"(cpu-)?[0-9]{1,9}")
 """Names of traces without their suffix."""
 
@@ -147,7 +146,8 @@ def _note(notes: _Notes, row: dict[str, Any]) -> None:
 def _thread(stem: str, path: Path, notes: _Notes) -> Thread:
     if notes.first is not None and not notes.slices:
         notes.slices = [(0, *notes.first)]
-    thread = Thread(int(stem) if stem.isdigit() else -1, path, finish=notes.finish, lost=sorted(notes.lost, key=lambda lost: lost.offset))
+    thread = Thread(int(stem) if stem.isdigit() else -1, path, finish=notes.finish,
+                    lost=sorted(notes.lost, key=lambda lost: lost.offset))
     try:
         status = path.lstat()
     except OSError:

@@ -226,6 +226,7 @@ class Inflater:
             self._take(raw)
             yield from self._inner()
             yield from self._met
+            return  # the stream read on to the end of the file, or is broken
 
     def _take(self, raw: Raw) -> None:
         cursor = raw.cursor()

@@ -194,7 +194,7 @@ class _Import:
         rows += self._maps(bundle, tasks, kernel=kernel)
         rows += self._traces(bundle, info, tasks, ledger)
         rows.sort(key=lambda row: (int(str(row["tsc"])), ORDER[SidebandKind(str(row["kind"]))]))
-        write_sideband(bundle.sideband, rows)
+        write_sideband(bundle.sideband, [_stored(row) for row in rows])
         self._account(bundle, ledger)
         return Imported(bundle, len(tasks.threads), len(self.queues),
                         sum(queue.written for queue in self.queues.values()), self.hints)
@@ -287,6 +287,12 @@ ORDER = {kind: index for index, kind in enumerate((
 def _plain(text: str) -> str:
     """Text that can be stored: bytes that are no UTF-8 as \\xNN."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def _stored(row: Row) -> Row:
+    """A row whose texts can be stored."""
+    return {name: _plain(value) if isinstance(value, str) and not isinstance(value, SidebandKind) else value
+            for name, value in row.items()}
 
 
 def _named(path: str, build_id: str | None, image: str | None) -> str:

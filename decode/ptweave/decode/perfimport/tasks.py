@@ -9,6 +9,7 @@ A trace gets a `switch` row whenever what runs in it changes: the task, its spac
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -63,28 +64,23 @@ class Space:
     tsc: int
     epoch: int = 0
     path: str = ""
-    maps: list[Placed] = field(default_factory=list)  # what is there now
+    maps: list[Placed] = field(default_factory=list)  # what is there now, by address
     all: list[Placed] = field(default_factory=list)  # every mapping ever made
 
     def add(self, new: Placed) -> bool:
         """Map; true when that began an epoch."""
-        over = [old for old in self.maps if old.start < new.end and new.start < old.end]
-        if any(old.goes_on(new) and old.start <= new.start and new.end <= old.end for old in over):
+        first = bisect_right(self.maps, new.start, key=lambda placed: placed.end)
+        last = bisect_left(self.maps, new.end, key=lambda placed: placed.start)
+        over = self.maps[first:last]
+        if len(over) == 1 and over[0].goes_on(new) and over[0].start <= new.start and new.end <= over[0].end:
             return False
         changed = any(not old.goes_on(new) for old in over)
         self.epoch += changed
-        placed = Placed(new.start, new.size, new.offset, new.path, new.build_id, self.epoch if changed else 0)
-        if not changed and self.epoch:  # it must not come before an older mapping that was there once
-            placed = Placed(new.start, new.size, new.offset, new.path, new.build_id, self._since(new))
-        self.maps = [old for old in self.maps if old not in over] + [
-            part for old in over for part in _around(old, new)] + [placed]
+        placed = Placed(new.start, new.size, new.offset, new.path, new.build_id, self.epoch)
+        self.maps[first:last] = sorted([part for old in over for part in _around(old, new)] + [placed],
+                                       key=lambda placed: placed.start)
         self.all.append(placed)
         return changed
-
-    def _since(self, new: Placed) -> int:
-        """The epoch after the last one in which something else was at that place."""
-        others = [old.epoch for old in self.all if old.start < new.end and new.start < old.end]
-        return max(others, default=0)
 
 
 def _around(old: Placed, new: Placed) -> list[Placed]:

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: MIT
+"""perf.data files of every form are read; damaged ones say so once and never break anything."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import struct
+from pathlib import Path
+
+import pytest
+
+from ptweave.data.errors import BadInput
+from ptweave.data.manifest import State
+from ptweave.data.sideband import read_sideband
+from ptweave.decode.perfdata.reader import PerfData
+from ptweave.decode.perfdata.records import Auxtrace, Comm, IntelPt, Mmap, Switch
+from ptweave.decode.perfimport import Imported, Options, import_perf
+from ptweave.decode.perfimport.files import open_inside
+from ptweave.decode.perfimport.packets import tracing_is_off
+from ptweave.decode.perfimport.traces import overlap
+from support.elf_writer import ElfWriter
+from support.perf_writer import PerfWriter, When
+from support.pt_writer import PSB, PtWriter
+
+TSC = 3_094_328_170_983_760
+
+
+def recording() -> PerfWriter:
+    writer = PerfWriter()
+    writer.comm(100, 100, "prog").mmap(100, 0x401000, 0x1000, 0x1000, "/bin/prog", build_id=bytes(range(20)))
+    writer.old_mmap(100, 0x501000, 0x1000, 0, "/lib/old.so")
+    writer.switch_pair(TSC, 1, (0, 0), (100, 100))
+    packets = PtWriter().psb_plus(0x401000, TSC + 100).pgd()
+    writer.auxtrace(bytes(packets.data), reference=TSC, cpu=1)
+    return writer.exit(100, 100, When(100, 100, writer.ns(TSC + 1000), 1))
+
+
+def imported(folder: Path, data: bytes, **options: object) -> Imported:
+    (folder / "perf.data").write_bytes(data)
+    shutil.rmtree(folder / "run.ptw", ignore_errors=True)
+    return import_perf(Options(folder / "perf.data", folder / "run.ptw", folder, **options))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("pipe", [False, True])
+@pytest.mark.parametrize("compressed", [False, True])
+def test_records_of_all_forms_are_the_same(pipe: bool, compressed: bool, tmp_path: Path) -> None:
+    perf = PerfData(recording().write(tmp_path / "perf.data", pipe=pipe, compressed=compressed))
+    records = list(perf.records())
+    assert [type(record) for record in records] == [Comm, Mmap, Mmap, Switch, Switch, Auxtrace, type(records[-1])]
+    mapped = records[1]
+    assert isinstance(mapped, Mmap)
+    assert (mapped.pid, mapped.start, mapped.size, mapped.offset, mapped.path, mapped.build_id) == (
+        100, 0x401000, 0x1000, 0x1000, "/bin/prog", bytes(range(20)).hex())
+    switch = records[3]
+    assert isinstance(switch, Switch)
+    assert (switch.out, switch.other_tid, switch.when.cpu, switch.when.tid) == (True, 100, 1, 0)
+    assert perf.info is not None
+    assert (perf.info.tsc_ctc_ratio_n, perf.info.max_nonturbo_ratio, perf.info.have_sched_switch) == (266, 32, 3)
+    assert perf.features.cpuid == "GenuineIntel,6,94,3"
+    assert perf.source.damage is None
+    assert not perf.malformed
+
+
+def test_time_is_converted_in_integers_both_ways() -> None:
+    info = IntelPt(time_shift=31, time_mult=672770566, time_zero=-12607119952)
+    writer = PerfWriter()
+    for tsc in (TSC, TSC + 1, 1 << 60):
+        ns = writer.ns(tsc)
+        assert writer.ns(info.tsc_of(ns)) in (ns, ns - 1)
+        assert abs(info.tsc_of(ns) - tsc) < 8
+
+
+def test_what_perf_knew_goes_into_the_manifest(tmp_path: Path) -> None:
+    made = imported(tmp_path, recording().file())
+    manifest = made.bundle.manifest
+    assert (manifest.engine, manifest.state) == ("intel_pt", State.COMPLETE)
+    cpu = manifest.cpu
+    assert (cpu.vendor, cpu.family, cpu.model, cpu.stepping) == ("GenuineIntel", 6, 94, 3)
+    assert (cpu.mtc_freq, cpu.nom_freq, cpu.tsc_ratio) == (3, 32, (266, 2))
+    assert manifest.clocks.to_ns(TSC) == PerfWriter().ns(TSC)
+    assert made.bundle.ledger().check() == []
+    switches = [row for row in read_sideband(made.bundle.sideband).to_pylist() if row["kind"] == "switch"]
+    assert [(row["cpu"], row["thread"], row["tid"]) for row in switches] == [(1, 0, 100)]
+
+
+def test_a_missing_file_is_named_with_its_build_id(tmp_path: Path) -> None:
+    made = imported(tmp_path, recording().file())
+    maps = [row for row in read_sideband(made.bundle.sideband).to_pylist() if row["kind"] == "map"]
+    assert maps[0]["image"] is None
+    assert maps[0]["path"] == f"/bin/prog [build id {bytes(range(20)).hex()}]"
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_a_file_is_used_only_with_the_recorded_build_id(right: bool, tmp_path: Path) -> None:
+    elf = ElfWriter().build_id(bytes(range(20)) if right else bytes(20)[::-1] + b"x")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/prog").write_bytes(elf.data())
+    made = imported(tmp_path, recording().file())
+    maps = [row for row in read_sideband(made.bundle.sideband).to_pylist() if row["kind"] == "map"]
+    assert (maps[0]["image"] is not None) is right
+    assert any("another file" in line for line in made.bundle.manifest.lacks) is not right
+
+
+def test_names_never_lead_out_of_the_root(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    (root / "a").mkdir(parents=True)
+    (tmp_path / "secret").write_text("x")
+    (root / "a/file").write_text("inside")
+    (root / "a/up").symlink_to("../../secret")
+    (root / "a/absolute").symlink_to("/a/file")
+    (root / "a/circle").symlink_to("circle")
+    for name in ("../secret", "/../secret", "a/../../secret", "a/up", "a/circle", "a", "", "a/\0", "a/nothing"):
+        with pytest.raises((OSError, ValueError)):
+            open_inside(root, name)
+    with open(open_inside(root, "/a/absolute")) as file:
+        assert file.read() == "inside"
+
+
+def test_overlap_of_two_copies_of_a_ring() -> None:
+    trace = b"".join(PSB + bytes([7 * i % 251 + 1 | 1]) * 60 for i in range(20))
+    assert overlap(trace[:600], trace[200:900]) == 400
+    assert overlap(trace[:600] + bytes(5), trace[200:900]) == 400  # padded by the recorder
+    assert overlap(trace[:400], trace[700:900]) == 0
+    assert overlap(b"", trace) == overlap(trace, b"") == 0
+
+
+def test_where_tracing_is_off(tmp_path: Path) -> None:
+    packets = PtWriter().psb_plus(0x401000, 5).tnt("!").pgd().mtc(3)
+    (tmp_path / "t").write_bytes(bytes(packets.data))
+    assert tracing_is_off(tmp_path / "t", len(packets))
+    assert not tracing_is_off(tmp_path / "t", len(packets) - 1)  # in the middle of a packet
+    assert not tracing_is_off(tmp_path / "t", len(packets) - 3)  # before the PGD
+
+
+# --- damage -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("data", "says"), [
+    (b"", "empty"), (b"PERFILE2", "empty"), (b"nothing of that kind", "no perf.data"),
+    (b"2ELIFREP" + bytes(100), "big-endian"), (b"PERFILE2" + struct.pack("<Q", 16), "no Intel PT"),
+    (b"PERFILE2" + struct.pack("<Q", 104) + bytes(88), "records begin")])
+def test_what_is_no_recording_is_one_clear_error(data: bytes, says: str, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=says) as error:
+        imported(tmp_path, data)
+    assert "\n" not in str(error.value)
+    assert not (tmp_path / "run.ptw").exists()
+
+
+def test_a_cut_file_keeps_what_is_there_and_says_so(tmp_path: Path) -> None:
+    whole = recording()
+    data = whole.file()
+    made = imported(tmp_path, data[:data.index(PSB) + 30])
+    assert made.bundle.manifest.state is State.PARTIAL
+    assert made.bundle.manifest.lacks
+    ledger = made.bundle.ledger()
+    assert ledger.check() == []
+    assert ledger["trace/cpu-1"].lost
+    assert (made.bundle.trace / "cpu-1.pt").read_bytes() == data[data.index(PSB):data.index(PSB) + 30]
+
+
+def test_unknown_records_are_counted_and_left_out(tmp_path: Path) -> None:
+    writer = recording()
+    writer.raw(200, 0, bytes(16)).raw(50, 0, bytes(56))
+    made = imported(tmp_path, writer.file())
+    assert any("2 records of unknown types" in line for line in made.bundle.manifest.lacks)
+
+
+@pytest.mark.parametrize("form", ["file", "pipe", "compressed"])
+def test_cuts_and_flips_never_break_the_import(form: str, tmp_path: Path) -> None:
+    chance = random.Random(form)
+    writer = recording()
+    data = writer.pipe() if form == "pipe" else writer.file(compressed=form == "compressed")
+    outcomes = set()
+    for _ in range(120):
+        bad = bytearray(data)
+        for _ in range(chance.choice((1, 1, 4, 30))):
+            bad[chance.randrange(len(bad))] = chance.choice((0, 1, 0x7F, 0xFF, chance.randrange(256)))
+        if chance.random() < 0.4:
+            del bad[chance.randrange(len(bad)):]
+        try:
+            imported(tmp_path, bytes(bad))
+            outcomes.add("made")
+        except BadInput:
+            outcomes.add("refused")
+    assert outcomes == {"made", "refused"}
