@@ -8,6 +8,7 @@
 #include "images.h"
 
 #include <intel-pt.h>
+#include <stdbool.h>
 
 /*
  * A block as libipt gives it, and what the hot loop wants to know of it. Entries of a hash table: all that is compared
@@ -21,6 +22,7 @@ struct ptd_block_hit {
     uint8_t mode;
     uint8_t last; /* enum ptd_class */
     int32_t block;
+    uint32_t next; /* where the entry lies that was asked for next, the last time: a guess */
 };
 
 struct ptd_blocks {
@@ -42,6 +44,7 @@ struct ptd_blocks {
     struct ptd_block_hit *hits;
     uint64_t hits_mask;
     size_t hits_count;
+    uint64_t last_hit; /* where the entry lies that was asked for last: a guess after the table has grown */
 };
 
 /* A block as the columns hold it. */
@@ -75,18 +78,25 @@ static inline uint64_t ptd_block_hash(uint64_t ip, uint64_t end_ip)
     return ptd_mix(ip + (end_ip << 20));
 }
 
-/* The entry of a block libipt decoded, good until the next one is made; NULL: there is none yet. */
-static inline const struct ptd_block_hit *ptd_blocks_find(const struct ptd_blocks *blocks,
-                                                          const struct pt_block *block)
+static inline bool ptd_block_hit_is(const struct ptd_block_hit *hit, const struct pt_block *block)
 {
-    uint64_t slot = ptd_block_hash(block->ip, block->end_ip) & blocks->hits_mask;
-    for (; blocks->hits[slot].instructions; slot = (slot + 1) & blocks->hits_mask) {
-        const struct ptd_block_hit *hit = &blocks->hits[slot];
-        if (hit->ip == block->ip && hit->end_ip == block->end_ip && hit->isid == block->isid &&
-            hit->instructions == block->ninsn && hit->mode == (uint8_t)block->mode)
-            return hit;
+    return hit->ip == block->ip && hit->end_ip == block->end_ip && hit->isid == block->isid &&
+           hit->instructions == block->ninsn && hit->mode == (uint8_t)block->mode;
+}
+
+/* The entry of a block libipt decoded, good until the next one is made; NULL: there is none yet. */
+static inline const struct ptd_block_hit *ptd_blocks_find(struct ptd_blocks *blocks, const struct pt_block *block)
+{
+    uint64_t before = blocks->last_hit, slot = blocks->hits[before].next;
+    if (!ptd_block_hit_is(&blocks->hits[slot], block)) {
+        slot = ptd_block_hash(block->ip, block->end_ip) & blocks->hits_mask;
+        for (; !ptd_block_hit_is(&blocks->hits[slot], block); slot = (slot + 1) & blocks->hits_mask)
+            if (!blocks->hits[slot].instructions)
+                return NULL;
+        blocks->hits[before].next = (uint32_t)slot;
     }
-    return NULL;
+    blocks->last_hit = slot;
+    return &blocks->hits[slot];
 }
 
 /*

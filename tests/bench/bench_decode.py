@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""`make bench-decode`: both decoders into Parquet, beside a bare loop over libipt's blocks on the same packets and code.
+"""`make bench-decode`: both decoders into Parquet, beside a bare loop over libipt's blocks: same packets, same code.
 
 Times are CPU seconds of the process, so that what else the machine does matters little; one process, one core. The
 recordings are made here (gzip, python3, sqlite3, gcc; random branches are written), unless PTWEAVE_BENCH names a
@@ -59,7 +59,7 @@ def adversarial(folder: Path) -> Bundle:
                      for n in range(count)) + "\njmp i0"
     code = assemble(text, folder)
     packets = PtWriter().psb_plus(tsc=1).mode_exec().pge(code["i0"])
-    for number in range(60_000):
+    for number in range(400_000):
         bits = "".join(chance.choice("!.") for _ in range(47))
         packets.tnt_long(bits)
         if number % 1000 == 999:  # where execution stands nobody has worked out: tracing is turned off and on again
