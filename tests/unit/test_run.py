@@ -154,7 +154,8 @@ def test_tables_tell_rows_columns_types_and_units(writer: BundleWriter, run: Run
     assert set(tables) == set(TABLES)
     assert tables["flow"].rows == len(writer.flow)
     assert [(column.name, str(column.type), column.unit) for column in tables["clock"].columns] == [
-        ("thread", "int32", ""), ("seq", "int64", "blocks"), ("tsc", "uint64", "ticks"), ("t", "int64", "ns")]
+        ("thread", "int32", ""), ("seq", "int64", "blocks"), ("tsc", "uint64", "ticks"), ("t", "int64", "ns"),
+        ("before", "int32", "instructions")]
 
 
 def test_every_table_can_be_asked_made_or_not(run: Run, tmp_path: Path) -> None:
