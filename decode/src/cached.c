@@ -3,8 +3,8 @@
  * The path decoder: PSB segments with the cache of steps where that can be, with libipt (flow.c) where not.
  *
  * A segment is good when it was decoded up to where the next PSB says that execution stood; its rows go out then.
- * When it is not, whatever came of it is taken back (rows, paths, blocks) and libipt decodes it from its PSB on to the
- * next one. Which of the two decodes a segment depends on its packets and code alone.
+ * When it is not, whatever came of it is taken back (rows, paths, blocks) and libipt decodes from its PSB on to the end
+ * of the slice. Which of the two decodes a segment depends on the slice's packets and code alone.
  *
  * A decoder borrows the packets, the space and the tables. What it remembers of the code lives with the images and
  * serves one decoder after the other. Memory: what cached_steps.c and cached_buffer.h keep. Not thread-safe.
@@ -45,8 +45,7 @@ struct ptd_cached {
     struct checkpoint *before; /* the last PSB that was arrived at */
     struct checkpoint *next;   /* the one that is being arrived at */
     struct checkpoint checkpoints[2];
-    struct ptd_decoder *libipt; /* of a segment handed over */
-    uint64_t handed_end;
+    struct ptd_decoder *libipt; /* of the rest of the slice, when it was handed over */
     uint64_t handed; /* bytes, in all */
     int32_t first_block;
 };
@@ -179,28 +178,17 @@ static bool hand_out(struct ptd_cached *cached, struct ptd_rows *rows)
 
 /* ---- libipt's segments ---- */
 
-/* Where decoding can go on after the PSB at `psb`: at a PSB that we understand, or at the end. */
-static uint64_t next_psb(const struct ptd_segment *segment, uint64_t psb)
-{
-    const struct ptd_slice *slice = &segment->slice;
-    struct ptd_psb_plus plus;
-    uint64_t at = psb;
-    while (at != UINT64_MAX) {
-        at = ptd_psb_after(slice->packets, slice->size, at + 1);
-        if (at == UINT64_MAX ||
-            ptd_psb_plus_read(slice->packets, slice->size, at, segment->timing, &plus))
-            break;
-    }
-    return at == UINT64_MAX ? slice->size : at;
-}
-
-static int hand_over(struct ptd_cached *cached, uint64_t end)
+/*
+ * Leave the rest of the slice to libipt. To the end, and not to the next PSB only: libipt reads ahead, so what it makes
+ * of a segment's last packets depends on those behind the PSB.
+ */
+static int hand_over(struct ptd_cached *cached)
 {
     struct ptd_segment *segment = &cached->segment;
     const struct ptd_slice *slice = &segment->slice;
     struct ptd_slice part = {
         .packets = slice->packets + cached->at,
-        .size = end - cached->at,
+        .size = slice->size - cached->at,
         .offset = slice->offset + cached->at,
         .seq = segment->place.progress.seq,
         .tsc = segment->place.progress.tsc,
@@ -209,11 +197,8 @@ static int hand_over(struct ptd_cached *cached, uint64_t end)
         .switches = slice->switches,
         .switch_count = slice->switch_count,
     };
-    if (end < slice->size)
-        part.has_stop = ptd_psb_ip(slice->packets, slice->size, end, &part.stop_ip) == 1;
     if (segment->place.standing != PTD_STANDING_OFF)
         segment->place.resume_ip = 0;
-    cached->handed_end = end;
     cached->handed += part.size;
     cached->state = HANDED_OVER;
     return ptd_decoder_create(segment->tables, segment->space, &cached->cpu, &part, &cached->libipt);
@@ -243,7 +228,7 @@ static void mark_resumed(struct ptd_cached *cached, struct ptd_rows *rows, size_
     }
 }
 
-/* Go on with libipt until its segment is over. Returns 1 when the rows are full, 0, or negative errno. */
+/* Go on with libipt until the slice is over. Returns 1 when the rows are full, 0, or negative errno. */
 static int step_libipt(struct ptd_cached *cached, struct ptd_rows *rows)
 {
     struct ptd_progress *progress = &cached->segment.place.progress, part;
@@ -262,32 +247,33 @@ static int step_libipt(struct ptd_cached *cached, struct ptd_rows *rows)
     progress->lost += part.lost;
     if (cached->first_block < 0)
         cached->first_block = part.first_block;
-    cached->at = cached->handed_end;
-    cached->state = cached->at < cached->segment.slice.size ? DECODING : DONE;
-    progress->off = part.off;
-    progress->off_ip = part.off_ip;
-    begin(&cached->segment, part.off ? part.off_ip : cached->segment.place.resume_ip);
+    cached->at = cached->segment.slice.size;
+    cached->state = DONE;
+    progress->off_ip = part.off ? part.off_ip : cached->segment.place.resume_ip;
+    progress->off = part.off || progress->off_ip;
     return 0;
 }
 
 /* ---- our segments ---- */
 
-/* The segment that began at a PSB is bad: take it back and give it to libipt. */
-static int reject(struct ptd_cached *cached, const struct checkpoint *psb, int status)
+/* The segment that began at a PSB is bad: take it back and give it, and what follows it, to libipt. */
+static int reject(struct ptd_cached *cached, const struct checkpoint *psb)
 {
     struct ptd_segment *segment = &cached->segment;
     struct ptd_psb_plus plus;
     int error = go_back(cached, psb);
+    uint64_t ahead = cached->at; /* of what libipt would be about to read */
     if (error == 0 && !segment->place.fresh) {
         /* what led there is good, and is told without the PSB's events: libipt finds those */
-        (void)ptd_psb_plus_read(segment->slice.packets, segment->slice.size, cached->at, segment->timing, &plus);
+        if (ptd_psb_plus_read(segment->slice.packets, segment->slice.size, cached->at, segment->timing, &plus))
+            ahead = plus.has_ip && plus.count ? plus.psbend : plus.end;
         error = ptd_segment_stop(segment, plus.has_ip, plus.ip);
     }
     if (error < 0)
         return error;
-    ptd_segment_no_more(segment, cached->at);
+    ptd_segment_no_more(segment, ahead);
     approve(cached, segment->buffer.filled, &segment->place);
-    return hand_over(cached, status == -ETIME ? segment->slice.size : next_psb(segment, cached->at));
+    return hand_over(cached);
 }
 
 static bool is_odd(int status)
@@ -336,7 +322,7 @@ static int decode_segment(struct ptd_cached *cached)
     remember(cached, cached->next);
     status = ptd_segment_arrive(segment, &offset);
     if (is_odd(status))
-        return reject(cached, cached->next->place.fresh ? cached->next : cached->before, status);
+        return reject(cached, cached->next->place.fresh ? cached->next : cached->before);
     if (status < 0)
         return status;
     struct checkpoint *arrived = cached->next;
@@ -348,7 +334,7 @@ static int decode_segment(struct ptd_cached *cached)
         cached->at = offset;
     else if (status == 0)
         status = finish(cached);
-    return is_odd(status) ? reject(cached, arrived, status) : status < 0 ? status : 0;
+    return is_odd(status) ? reject(cached, arrived) : status < 0 ? status : 0;
 }
 
 int ptd_cached_step(struct ptd_cached *cached, struct ptd_rows *rows)
@@ -377,6 +363,14 @@ uint64_t ptd_cached_handed(const struct ptd_cached *cached)
 
 /* ---- life ---- */
 
+static bool has_skd022(const struct ptd_cpu *cpu)
+{
+    struct pt_cpu named = {.vendor = pcv_intel, .family = cpu->family, .model = cpu->model, .stepping = cpu->stepping};
+    struct pt_errata errata;
+    memset(&errata, 0, sizeof errata);
+    return pt_cpu_errata(&errata, &named) >= 0 && errata.skd022;
+}
+
 static int cached_init(struct ptd_cached *cached, struct ptd_tables *tables, struct ptd_space *space,
                        const struct ptd_slice *slice)
 {
@@ -387,6 +381,7 @@ static int cached_init(struct ptd_cached *cached, struct ptd_tables *tables, str
     segment->images = ptd_space_images(space);
     segment->slice = *slice;
     segment->timing = cpu->mtc_freq || cpu->nom_freq || cpu->cpuid_0x15_eax || cpu->cpuid_0x15_ebx;
+    segment->skd022 = cpu->intel && has_skd022(cpu);
     segment->place.progress = (struct ptd_progress){.seq = slice->seq, .tsc = slice->tsc, .first_block = -1};
     begin(segment, 0);
     segment->steps = ptd_images_steps(segment->images);
@@ -399,10 +394,11 @@ static int cached_init(struct ptd_cached *cached, struct ptd_tables *tables, str
     return 0;
 }
 
-/* What only libipt's decoder can do in the whole slice: times by branch, switches by time, ticks. */
+/* What only libipt's decoder can do in the whole slice: times by branch, switches by time, ticks, address filters. */
 static bool is_libipts(const struct ptd_cpu *cpu, const struct ptd_slice *slice)
 {
-    return cpu->exact_time || cpu->ticks || slice->switch_count;
+    uint8_t filters = cpu->filter_kind[0] | cpu->filter_kind[1] | cpu->filter_kind[2] | cpu->filter_kind[3];
+    return cpu->exact_time || cpu->ticks || filters || slice->switch_count;
 }
 
 int ptd_cached_create(struct ptd_tables *tables, struct ptd_space *space, const struct ptd_cpu *cpu,
@@ -416,10 +412,8 @@ int ptd_cached_create(struct ptd_tables *tables, struct ptd_space *space, const 
     cached->before = &cached->checkpoints[0];
     cached->next = &cached->checkpoints[1];
     int error = slice->size ? cached_init(cached, tables, space, slice) : -EINVAL;
-    if (error == 0 && is_libipts(cpu, slice))
-        error = hand_over(cached, slice->size);
-    else if (error == 0 && ptd_psb_after(slice->packets, slice->size, 0) != 0) /* what comes first is libipt's */
-        error = hand_over(cached, next_psb(&cached->segment, ptd_psb_after(slice->packets, slice->size, 0)));
+    if (error == 0 && (is_libipts(cpu, slice) || ptd_psb_after(slice->packets, slice->size, 0) != 0))
+        error = hand_over(cached);
     if (error < 0) {
         ptd_cached_destroy(cached);
         return error;
