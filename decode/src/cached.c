@@ -256,6 +256,16 @@ static int step_libipt(struct ptd_cached *cached, struct ptd_rows *rows)
 
 /* ---- our segments ---- */
 
+/* A time that no packet was used after would be lost with the place. */
+static int tell_time(struct ptd_segment *segment)
+{
+    struct ptd_place *place = &segment->place;
+    if (!place->timed || place->time <= place->progress.tsc)
+        return 0;
+    place->progress.tsc = place->time;
+    return ptd_buffer_clock(&segment->buffer, place->progress.seq, place->time);
+}
+
 /* The segment that began at a PSB is bad: take it back and give it, and what follows it, to libipt. */
 static int reject(struct ptd_cached *cached, const struct checkpoint *psb)
 {
@@ -268,6 +278,8 @@ static int reject(struct ptd_cached *cached, const struct checkpoint *psb)
         if (ptd_psb_plus_read(segment->slice.packets, segment->slice.size, cached->at, segment->timing, &plus))
             ahead = plus.has_ip && plus.count ? plus.psbend : plus.end;
         error = ptd_segment_stop(segment, plus.has_ip, plus.ip);
+        if (error == 0)
+            error = tell_time(segment);
     }
     if (error < 0)
         return error;
