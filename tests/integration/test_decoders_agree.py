@@ -60,16 +60,12 @@ def test_random_programs(tmp_path: Path, group: int) -> None:
             machine = program.run(seed * 1000 + run)
             packets = bytes(machine.packets.data)
             libipt, paths = both.libipt(packets), both.paths(packets)
-            odd = machine.habits is not None and machine.habits.odd
-            differences = libipt.differences(paths)
-            if machine.cycles and paths.handed:  # libipt calibrates from where it begins
-                assert libipt.rows["gap"] == paths.rows["gap"], (seed, run)
-                differences = [] if libipt.instructions() == paths.instructions() else differences
-            assert differences == [], (seed, run)
+            assert libipt.differences(paths) == [], (seed, run)
+            if machine.habits is not None and machine.habits.odd:
+                continue  # what cannot be decoded is a gap
             instructions = sum(count for _, count in paths.instructions())
-            assert instructions <= len(machine.executed)  # what ran after the last packet nobody knows
-            assert odd or instructions > len(machine.executed) - 200, (seed, run)
-            if not machine.cycles and not odd:
+            assert len(machine.executed) >= instructions > len(machine.executed) - 200, (seed, run)
+            if not machine.cycles:
                 handed += paths.handed
                 total += len(packets)
     assert total > 10_000
