@@ -365,6 +365,9 @@ const char *ptd_packet_name(int kind);
 /* libipt's text of a (positive) error code; never NULL. */
 const char *ptd_error_text(int code);
 
+/* A checksum of so many bytes: any bit changed, and whatever else happens to files, changes it almost surely. */
+uint64_t ptd_checksum(const uint8_t *bytes, size_t count);
+
 /* ns of `count` TSC values: t0 + floor((tsc - tsc0) * span_ns / span_tsc), exact; t0 when span_tsc is not positive. */
 void ptd_to_ns(const uint64_t *tsc, size_t count, uint64_t tsc0, int64_t t0, int64_t span_tsc, int64_t span_ns,
                int64_t *ret);

@@ -5,8 +5,10 @@
  * Memory is bounded: ptd_steps_bound drops everything beyond KEPT_STEPS steps, KEPT_NODES nodes or KEPT_LISTS list
  * elements (under 150 MiB in all), and nothing is added beyond twice that. Owns all its memory; not thread-safe.
  */
+#define _GNU_SOURCE /* madvise */
 #include "cached_steps.h"
 #include "grow.h"
+#include "huge.h"
 #include "images.h"
 
 #include <errno.h>
@@ -17,9 +19,11 @@ enum { FIRST_STEPS = 1024, KEPT_STEPS = 1 << 20, KEPT_NODES = 1 << 19, KEPT_LIST
 
 static int table_init(struct ptd_steps *steps, size_t size)
 {
-    struct ptd_step *table = aligned_alloc(64, size * sizeof *table);
+    size_t bytes = size * sizeof(struct ptd_step);
+    struct ptd_step *table = aligned_alloc(bytes < PTD_HUGE_PAGE ? 64 : PTD_HUGE_PAGE, bytes);
     if (!table)
         return -ENOMEM;
+    ptd_huge(table, bytes);
     for (size_t i = 0; i < size; i++)
         table[i].node = -1;
     steps->table = table;
@@ -269,6 +273,7 @@ static int make_room(struct ptd_steps *steps, size_t elements)
             capacity *= 2;
         if (ptd_grow(&steps->lists, capacity, sizeof *steps->lists) < 0)
             return -ENOMEM;
+        ptd_huge(steps->lists, capacity * sizeof *steps->lists);
         steps->list_capacity = capacity;
     }
     return 2 * steps->count > steps->mask ? grow_table(steps) : 0;

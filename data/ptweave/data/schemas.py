@@ -2,14 +2,15 @@
 """The tables of a run: every column with its type, unit and meaning, and how each is laid out in Parquet.
 
 `tables/<name>/*.parquet` holds a table. Rows are sorted as `sort` says; row groups hold about 1 M rows; zstd level 1;
-sorted integer columns are DELTA_BINARY_PACKED, ids are PLAIN (measured: dictionaries are 1.8x larger on path ids).
+sorted integer columns are DELTA_BINARY_PACKED, ids are PLAIN, those of `flow` BYTE_STREAM_SPLIT (measured:
+dictionaries are 1.8x larger on path ids, PLAIN takes 1.6x the time).
 `seq` is the ordinal of a block in its thread's flow; `t` is ns on CLOCK_MONOTONIC; `thread` is dense in the run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
@@ -50,6 +51,8 @@ class Column:
     doc: str
     delta: bool = False  # a (nearly) sorted integer column
     dictionary: bool = False
+    required: bool = False  # never null: written without definition levels
+    split: bool = False  # numbers of few distinct high bytes in no order: byte streams compress best and fastest
 
 
 @dataclass(frozen=True)
@@ -61,11 +64,14 @@ class Table:
 
     @property
     def schema(self) -> pa.Schema:
-        return pa.schema([pa.field(c.name, c.type) for c in self.columns], metadata={b"ptweave.table": b"1"})
+        return pa.schema([pa.field(c.name, c.type, nullable=not c.required) for c in self.columns],
+                         metadata={b"ptweave.table": b"1"})
 
 
 _I32, _I64, _U64, _U32, _STR = pa.int32(), pa.int64(), pa.uint64(), pa.uint32(), pa.string()
 _THREAD = Column("thread", _I32, "", "thread number, dense in the run", dictionary=True)
+_THREADS = replace(_THREAD, dictionary=False, required=True)
+"""Where there are many rows: long runs of one number, which compress to nothing as they are."""
 _SEQ = Column("seq", _I64, "blocks", "ordinal of the block in the thread's flow", delta=True)
 _T = Column("t", _I64, "ns", "CLOCK_MONOTONIC", delta=True)
 _PLACED = Column("placed", _STR, "", "exact, time or none: how the row was aligned with the flow", dictionary=True)
@@ -147,15 +153,17 @@ PATHS = Table("paths", "a distinct sequence of blocks executed in one go", (
 ), ("path",))
 
 FLOW = Table("flow", "a path executed", (
-    _THREAD, Column("seq", _I64, "blocks", "ordinal of the path's first block in the thread", delta=True),
-    Column("path", _I32, "", "path executed"),
+    _THREADS,
+    Column("seq", _I64, "blocks", "ordinal of the path's first block in the thread", delta=True, required=True),
+    Column("path", _I32, "", "path executed", required=True, split=True),
 ), ("thread", "seq"))
 
 CLOCK = Table("clock", "a moment known in a thread's flow", (
-    _THREAD, Column("seq", _I64, "blocks", "ordinal of the next block at that moment", delta=True),
-    Column("tsc", _U64, "ticks", "time stamp counter", delta=True), _T,
+    _THREADS,
+    Column("seq", _I64, "blocks", "ordinal of the next block at that moment", delta=True, required=True),
+    Column("tsc", _U64, "ticks", "time stamp counter", delta=True, required=True), replace(_T, required=True),
     Column("before", _I32, "instructions", "instructions before that block that ran then already: 1, the branch that "
-           "led to it"),
+           "led to it", required=True),
 ), ("thread", "seq"))
 
 PT_EVENTS = Table("pt_events", "an event the decoder met between two blocks", (
@@ -301,6 +309,7 @@ class TableWriter:
     def __init__(self, folder: Path, table: Table, name: str = "0.parquet", *, row_group: int = ROW_GROUP) -> None:
         self.table = table
         self.rows = 0
+        self._schema = table.schema
         self._row_group = row_group
         target = folder / table.name
         target.mkdir(parents=True, exist_ok=True)
@@ -309,16 +318,18 @@ class TableWriter:
         self._pending: list[pa.RecordBatch] = []
         self._pending_rows = 0
         self._writer = pq.ParquetWriter(
-            str(self._partial), table.schema, compression="zstd", compression_level=1,
+            str(self._partial), self._schema, compression="zstd", compression_level=1,
             use_dictionary=[c.name for c in table.columns if c.dictionary],
-            column_encoding={c.name: "DELTA_BINARY_PACKED" for c in table.columns
-                             if c.delta and not c.dictionary} or None,
+            column_encoding={c.name: "DELTA_BINARY_PACKED" if c.delta else "BYTE_STREAM_SPLIT" for c in table.columns
+                             if (c.delta or c.split) and not c.dictionary} or None,
             write_statistics=True, data_page_size=1 << 18)
 
     def write(self, batch: pa.RecordBatch | pa.Table) -> None:
         """Append rows; columns must have the table's names and castable types."""
-        for part in pa.table(batch).cast(self.table.schema).to_batches() if isinstance(
-                batch, pa.RecordBatch) else batch.cast(self.table.schema).to_batches():
+        rows = pa.table(batch) if isinstance(batch, pa.RecordBatch) else batch
+        if not rows.schema.equals(self._schema):
+            rows = rows.cast(self._schema)
+        for part in rows.to_batches():
             self._pending.append(part)
             self._pending_rows += part.num_rows
         if self._pending_rows >= self._row_group:
@@ -326,7 +337,7 @@ class TableWriter:
 
     def _flush(self, count: int) -> None:
         if count:
-            table = pa.Table.from_batches(self._pending, self.table.schema)
+            table = pa.Table.from_batches(self._pending, self._schema)
             self._writer.write_table(table.slice(0, count), row_group_size=self._row_group)
             self.rows += count
             self._pending = table.slice(count).to_batches()

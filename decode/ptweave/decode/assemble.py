@@ -15,6 +15,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -340,18 +341,54 @@ def write_part(part: Part, folder: Path, clocks: Clocks) -> None:
     with TableWriter(folder, schemas.FLOW, name) as flow, TableWriter(folder, schemas.CLOCK, name) as clock, \
             TableWriter(folder, schemas.PT_EVENTS, name, row_group=WIDE_ROWS) as events, \
             TableWriter(folder, schemas.GAPS, name, row_group=WIDE_ROWS) as holes:
+        paths = _Flow(flow)
         for piece in part.pieces:
             rows = _Rows(piece, clocks)
             for step in rows.steps():
-                _put(flow, rows.flow(step))
+                rows.flow(step, paths)
                 _put(clock, rows.clock(step))
                 _put(events, rows.events(step))
                 _put(holes, rows.gaps(step))
+        paths.flush()
 
 
 def _put(writer: TableWriter, rows: pa.Table | None) -> None:
     if rows is not None and rows.num_rows:
         writer.write(rows)
+
+
+class _Flow:
+    """The rows of `flow`: they are most of what is written, so they go through one row group's memory, used again."""
+
+    def __init__(self, writer: TableWriter) -> None:
+        self._writer = writer
+        self._size = schemas.ROW_GROUP
+        self._count = 0
+        self._thread, self._path = np.empty(self._size, np.int32), np.empty(self._size, np.int32)
+        self._seq = np.empty(self._size, np.int64)
+        self._to_path = ffi.from_buffer("int32_t[]", self._path, require_writable=True)
+        self._to_seq = ffi.from_buffer("int64_t[]", self._seq, require_writable=True)
+
+    def add(self, thread: int, numbers: Any, ids: npt.NDArray[np.int32], seq: int) -> int:
+        """Add paths of a thread, the first of them at block `seq`; the seq after them, negative for a bad id."""
+        taken, source = 0, ffi.from_buffer("int32_t[]", ids)
+        while taken < len(ids) and seq >= 0:
+            count = min(len(ids) - taken, self._size - self._count)
+            seq = int(lib.ptd_renumber_flow(numbers, source + taken, count, seq, self._to_path + self._count,
+                                            self._to_seq + self._count))
+            self._thread[self._count:self._count + count] = thread
+            self._count += count
+            taken += count
+            if self._count == self._size:
+                self.flush()
+        return seq
+
+    def flush(self) -> None:
+        """Write what is there."""
+        if self._count:
+            columns = [pa.array(column[:self._count]) for column in (self._thread, self._seq, self._path)]
+            self._writer.write(pa.Table.from_arrays(columns, schema=schemas.FLOW.schema))
+        self._count = 0
 
 
 class _Rows:
@@ -391,18 +428,12 @@ class _Rows:
                 before[kind] += size
             yield cut
 
-    def flow(self, step: dict[str, pa.Array]) -> pa.Table | None:
-        ids = np.ascontiguousarray(step["flow"].to_numpy())
-        if not len(ids):
-            return None
-        paths, seqs = np.empty(len(ids), np.int32), np.empty(len(ids), np.int64)
-        seq = lib.ptd_renumber_flow(self.numbers, ffi.from_buffer("int32_t[]", ids), len(ids), self.seq,
-                                    ffi.from_buffer("int32_t[]", paths, require_writable=True),
-                                    ffi.from_buffer("int64_t[]", seqs, require_writable=True))
-        if seq < 0:
-            raise damaged(self.piece.file)
-        self.seq = int(seq)
-        return pa.table({"thread": self._thread(len(ids)), "seq": pa.array(seqs), "path": pa.array(paths)})
+    def flow(self, step: dict[str, pa.Array], ret: _Flow) -> None:
+        ids = step["flow"].to_numpy()
+        if len(ids):
+            self.seq = ret.add(self.piece.thread, self.numbers, ids, self.seq)
+            if self.seq < 0:
+                raise damaged(self.piece.file)
 
     def clock(self, step: dict[str, pa.Array]) -> pa.Table | None:
         seq, tsc, before = step["clock_seq"], step["clock_tsc"], step["clock_before"]

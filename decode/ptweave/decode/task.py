@@ -37,11 +37,11 @@ from ptweave.decode.plan import Switch, Thread, switches_of
 from ptweave.decode.processor import described, processor
 from ptweave.decode.ranges import Range, cut, opened
 
-FORMAT = 2
+FORMAT = 3
 """Version of the task files."""
 
-DIGEST_SIZE = 16
-"""Bytes after the Arrow file: a BLAKE2b digest of it."""
+DIGEST_SIZE = 8
+"""Bytes after the Arrow file: a checksum of it (`ptd_checksum`), against files that power or disk were lost under."""
 
 STEP_ROWS = 1 << 18
 """Rows of flow in a step."""
@@ -266,7 +266,11 @@ def finished(path: Path) -> bool:
     except BadInput:
         return False
     data = memoryview(memory)
-    return hashlib.blake2b(data[:-DIGEST_SIZE], digest_size=DIGEST_SIZE).digest() == bytes(data[-DIGEST_SIZE:])
+    return _checksum(data[:-DIGEST_SIZE]) == bytes(data[-DIGEST_SIZE:])
+
+
+def _checksum(data: memoryview) -> bytes:
+    return int(lib.ptd_checksum(ffi.from_buffer("uint8_t[]", data), len(data))).to_bytes(DIGEST_SIZE, "little")
 
 
 class TaskWriter:
@@ -276,7 +280,7 @@ class TaskWriter:
         self._path = path
         self._partial = path.with_name(f".{path.name}.{os.getpid()}")
         self._sink = pa.OSFile(str(self._partial), "wb")
-        options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+        options = pa.ipc.IpcWriteOptions(use_threads=False)  # not compressed: read soon, from memory, and removed
         self._writer = pa.ipc.new_file(self._sink, _SCHEMA, options=options)
 
     def write(self, columns: dict[str, pa.Array]) -> None:
@@ -289,8 +293,10 @@ class TaskWriter:
         self._writer.close()
         self._sink.close()
         with self._partial.open("r+b") as file:
-            digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=DIGEST_SIZE))
-            file.write(digest.digest())
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data, memoryview(data) as whole:
+                checksum = _checksum(whole)
+            file.seek(0, os.SEEK_END)
+            file.write(checksum)
         self._partial.replace(self._path)
 
     def abort(self) -> None:

@@ -57,11 +57,11 @@ class Here:
 
     def write(self, part: Part, folder: Path, clocks: Clocks) -> Future[None]:
         write_part(part, folder, clocks)
+        release_memory()  # not after every task: the next one wants the same memory again
         return self._done()
 
     @staticmethod
     def _done() -> Future[None]:
-        release_memory()
         future: Future[None] = Future()
         future.set_result(None)
         return future
