@@ -39,7 +39,7 @@ COUNT = int(os.environ.get("PTWEAVE_AGREE", "24"))
 GROUPS = 8
 RUNS = 10
 TABLES = ("flow", "clock", "pt_events", "gaps", "paths", "blocks")
-REFERENCE = [case for case in cases() if case.trace.get("ptxed_insn")]  # those with code
+REFERENCE = [case for case in cases() if case.truth is not None]  # those with code
 
 
 def decoders(folder: Path, data: bytes, base: int, name: str = "image") -> Decoders:

@@ -31,13 +31,13 @@ def main(bundle_path: str, words: list[str]) -> int:
         return int(error.status)
     pid, go = fork_waiting(words)
     recorder.follow(pid)
-    os.write(go, b"x")
-    os.close(go)
     for entry in Path("/proc/self/fdinfo").iterdir() if "SHOW_PROGRAMS" in os.environ else ():
         found = re.search(r"^prog_id:\s+(\d+)$", entry.read_text() if entry.exists() else "", re.MULTILINE)
         if found:
             print("program", found[1])
-    print("started", pid, flush=True)
+    print("started", pid, flush=True)  # before the target can write to the same pipe
+    os.write(go, b"x")
+    os.close(go)
     if "PAUSE" in os.environ:
         os.waitpid(pid, 0)
     else:

@@ -327,9 +327,10 @@ def _record(task: tuple[int, int], ns: int, misc: int) -> bytes:
 
 
 def _slide(image: Image, mapping: Mapping) -> int | None:
-    """What to add to the ELF file's addresses for it to lie where it is mapped; None: it is no such file."""
+    """What to add to the ELF file's addresses for it to lie where it is mapped; None: it is none, or part of one."""
     elf = image.elf
-    if elf is None:
+    if elf is None or any(segment.type == PT_LOAD and segment.offset + segment.size > len(elf.data)
+                          for segment in elf.segments):  # part of one only
         return None
     for segment in elf.segments:  # the executable one first: pages at its edges belong to two
         if segment.type == PT_LOAD and segment.flags & PF_X and _holds(segment.offset, segment.size, mapping):
