@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The path decoder: PSB segments with the cache of steps where that can be, with libipt (flow.c) where not.
+ * The path decoder: PSB segments with the cache of steps, and with libipt (flow.c) where that cannot be.
  *
- * A segment is good when it was decoded up to where the next PSB says that execution stood; its rows go out then.
- * When it is not, whatever came of it is taken back (rows, paths, blocks) and libipt decodes it from its PSB on to the
- * next one. Which of the two decodes a segment depends on its packets and code alone.
+ * A segment is good when it was decoded up to where the next PSB says that execution stood, and so was the one behind
+ * it: libipt reads ahead, so what it makes of a segment's last packets depends on those behind the PSB. Rows of good
+ * segments go out. When a segment is not good, libipt decodes the whole slice, from its beginning; the rows that are out
+ * already are the same and are left out of its own. So the tables are libipt's, whatever is in the packets; which of the
+ * two decodes a slice depends on its packets and code alone.
  *
  * A decoder borrows the packets, the space and the tables. What it remembers of the code lives with the images and
  * serves one decoder after the other. Memory: what cached_steps.c and cached_buffer.h keep. Not thread-safe.
@@ -23,35 +25,38 @@ struct addresses {
     uint64_t returns[PTD_RETURNS];
 };
 
-/* What is put back when a segment was not good. */
+/* How far rows, blocks and paths were when a PSB was arrived at. */
 struct checkpoint {
-    struct ptd_place place;
-    struct addresses addresses;
-    struct ptd_run run;
-    struct ptd_mark marks[PTD_MARKS];
-    unsigned mark_count;
     struct ptd_filled filled;
     size_t blocks, paths;
-    uint64_t offset; /* of the PSB */
 };
 
 enum state { DECODING, HANDED_OVER, DONE };
+
+/* Rows that are out. */
+struct given {
+    int64_t seq; /* flow before it */
+    struct ptd_moment moment; /* the last; tsc 0: none */
+    size_t events;
+};
 
 struct ptd_cached {
     struct ptd_segment segment;
     struct ptd_cpu cpu;
     enum state state;
     uint64_t at; /* offset of the PSB decoding goes on at */
-    struct checkpoint *before; /* the last PSB that was arrived at */
-    struct checkpoint *next;   /* the one that is being arrived at */
-    struct checkpoint checkpoints[2];
-    struct ptd_decoder *libipt; /* of a segment handed over */
-    uint64_t handed_end;
-    uint64_t handed; /* bytes, in all */
+    struct checkpoint before, last; /* at the last two PSBs that were arrived at */
+    struct given given;
+    struct ptd_decoder *libipt; /* of the whole slice, when it was handed over */
+    bool behind;                /* some of its rows may be out already */
+    struct ptd_rows *known;     /* its rows while that is so */
+    bool waiting;               /* they wait for room */
+    int more;                   /* what its last step returned then */
+    uint64_t handed;            /* bytes */
     int32_t first_block;
 };
 
-/* ---- going back ---- */
+/* ---- numbers that change ---- */
 
 static void note_addresses(const struct ptd_segment *segment, struct addresses *ret)
 {
@@ -83,21 +88,11 @@ static int look_up_addresses(struct ptd_segment *segment, const struct addresses
     return place->node < 0 ? -ENOMEM : 0;
 }
 
-static void remember(const struct ptd_cached *cached, struct checkpoint *ret)
+static struct checkpoint checkpoint_of(const struct ptd_segment *segment)
 {
-    const struct ptd_segment *segment = &cached->segment;
-    ret->place = segment->place;
-    note_addresses(segment, &ret->addresses);
-    ret->run.length = segment->run.length;
-    ret->run.decisions = segment->run.decisions;
-    ret->run.hash = segment->run.hash;
-    memcpy(ret->run.blocks, segment->run.blocks, segment->run.length * sizeof *segment->run.blocks);
-    memcpy(ret->marks, segment->marks, segment->mark_count * sizeof *segment->marks);
-    ret->mark_count = segment->mark_count;
-    ret->filled = segment->buffer.filled;
-    ret->blocks = segment->tables->blocks.count;
-    ret->paths = segment->tables->paths.count;
-    ret->offset = cached->at;
+    return (struct checkpoint){.filled = segment->buffer.filled,
+                               .blocks = segment->tables->blocks.count,
+                               .paths = segment->tables->paths.count};
 }
 
 /* Numbers the steps know are void, or were never these tables'. Returns 0 or -ENOMEM. */
@@ -107,24 +102,6 @@ static int restamp(struct ptd_segment *segment)
     segment->tables->stamp = segment->stamp;
     segment->tables->generation = segment->steps->generation;
     return segment->stamp ? 0 : -ENOMEM;
-}
-
-static int go_back(struct ptd_cached *cached, const struct checkpoint *to)
-{
-    struct ptd_segment *segment = &cached->segment;
-    segment->place = to->place;
-    segment->run.length = to->run.length;
-    segment->run.decisions = to->run.decisions;
-    segment->run.hash = to->run.hash;
-    memcpy(segment->run.blocks, to->run.blocks, to->run.length * sizeof *to->run.blocks);
-    memcpy(segment->marks, to->marks, to->mark_count * sizeof *to->marks);
-    segment->mark_count = to->mark_count;
-    segment->buffer.filled = to->filled;
-    ptd_paths_truncate(&segment->tables->paths, to->paths);
-    ptd_blocks_truncate(&segment->tables->blocks, to->blocks);
-    cached->at = to->offset;
-    int error = restamp(segment);
-    return error < 0 ? error : look_up_addresses(segment, &to->addresses);
 }
 
 /* ---- rows that are good ---- */
@@ -163,132 +140,145 @@ static void shift_place(struct ptd_place *place, size_t events)
         place->event_before -= (int64_t)events;
 }
 
+static void shift_filled(struct ptd_filled *filled, const struct ptd_filled *out)
+{
+    filled->flow -= out->flow;
+    filled->clock -= out->clock;
+    filled->events -= out->events;
+}
+
+static void note_given(struct ptd_cached *cached)
+{
+    const struct ptd_buffer *buffer = &cached->segment.buffer;
+    const struct ptd_filled *out = &buffer->taken;
+    struct given *given = &cached->given;
+    if (out->flow) {
+        size_t last = out->flow - 1;
+        given->seq = buffer->flow_seq[last] + cached->segment.tables->paths.length[buffer->flow_path[last]];
+    }
+    if (out->clock)
+        given->moment = buffer->clock[out->clock - 1];
+    given->events += out->events;
+}
+
 /* Copy good rows out. False: there is no room for all of them. */
 static bool hand_out(struct ptd_cached *cached, struct ptd_rows *rows)
 {
     struct ptd_buffer *buffer = &cached->segment.buffer;
     if (!ptd_buffer_take(buffer, rows))
         return false;
-    struct ptd_filled out = buffer->taken, *filled = &cached->before->filled;
+    struct ptd_filled out = buffer->taken;
+    note_given(cached);
     ptd_buffer_compact(buffer);
     shift_place(&cached->segment.place, out.events);
-    shift_place(&cached->before->place, out.events);
-    *filled = (struct ptd_filled){filled->flow - out.flow, filled->clock - out.clock, filled->events - out.events};
+    shift_filled(&cached->before.filled, &out);
+    shift_filled(&cached->last.filled, &out);
     return true;
 }
 
-/* ---- libipt's segments ---- */
+/* ---- libipt's slices ---- */
 
-/* Where decoding can go on after the PSB at `psb`: at a PSB that we understand, or at the end. */
-static uint64_t next_psb(const struct ptd_segment *segment, uint64_t psb)
-{
-    const struct ptd_slice *slice = &segment->slice;
-    struct ptd_psb_plus plus;
-    uint64_t at = psb;
-    while (at != UINT64_MAX) {
-        at = ptd_psb_after(slice->packets, slice->size, at + 1);
-        if (at == UINT64_MAX ||
-            ptd_psb_plus_read(slice->packets, slice->size, at, segment->timing, &plus))
-            break;
-    }
-    return at == UINT64_MAX ? slice->size : at;
-}
-
-static int hand_over(struct ptd_cached *cached, uint64_t end)
+/* A segment is not good: libipt decodes the slice. Returns 0 or an error. */
+static int hand_over(struct ptd_cached *cached)
 {
     struct ptd_segment *segment = &cached->segment;
-    const struct ptd_slice *slice = &segment->slice;
-    struct ptd_slice part = {
-        .packets = slice->packets + cached->at,
-        .size = end - cached->at,
-        .offset = slice->offset + cached->at,
-        .seq = segment->place.progress.seq,
-        .tsc = segment->place.progress.tsc,
-        .has_stop = slice->has_stop,
-        .stop_ip = slice->stop_ip,
-        .switches = slice->switches,
-        .switch_count = slice->switch_count,
-    };
-    if (end < slice->size)
-        part.has_stop = ptd_psb_ip(slice->packets, slice->size, end, &part.stop_ip) == 1;
-    if (segment->place.standing != PTD_STANDING_OFF)
-        segment->place.resume_ip = 0;
-    cached->handed_end = end;
-    cached->handed += part.size;
+    struct ptd_buffer *buffer = &segment->buffer;
+    buffer->filled = buffer->good = buffer->taken = (struct ptd_filled){0};
+    ptd_paths_truncate(&segment->tables->paths, cached->before.paths);
+    ptd_blocks_truncate(&segment->tables->blocks, cached->before.blocks);
+    cached->behind = cached->given.seq > segment->slice.seq || cached->given.moment.tsc || cached->given.events;
+    cached->handed = segment->slice.size;
     cached->state = HANDED_OVER;
-    return ptd_decoder_create(segment->tables, segment->space, &cached->cpu, &part, &cached->libipt);
+    int error = restamp(segment);
+    return error < 0 ? error : ptd_decoder_create(segment->tables, segment->space, &cached->cpu, &segment->slice,
+                                                  &cached->libipt);
 }
 
-/* Execution stands nowhere yet: only what rows have told so far stays, and where tracing was turned off. */
-static void begin(struct ptd_segment *segment, uint64_t resume_ip)
+static bool is_given(const struct given *given, int64_t seq, uint64_t tsc)
 {
-    struct ptd_progress progress = segment->place.progress;
-    segment->place = (struct ptd_place){.fresh = true, .resume_ip = resume_ip, .event_before = PTD_NO_ROW,
-                                        .event_last = PTD_NO_ROW, .progress = progress};
-    segment->mark_count = 0;
-    ptd_run_reset(&segment->run);
+    const struct ptd_moment *last = &given->moment;
+    return last->tsc && (seq < last->seq || (seq == last->seq && tsc <= last->tsc));
 }
 
-/* Where tracing was turned off before libipt's segment began it cannot know: its first event may resume there. */
-static void mark_resumed(struct ptd_cached *cached, struct ptd_rows *rows, size_t first)
+/* Copy rows that are not out yet. */
+static void copy_new(struct ptd_cached *cached, struct ptd_rows *rows)
 {
-    uint64_t *ip = &cached->segment.place.resume_ip;
-    for (size_t i = first; i < rows->event_count && *ip; i++) {
-        if (rows->event_kind[i] == PTD_EV_ENABLED && rows->event_ip[i] == *ip) {
-            rows->event_detail[i] = 1;
-            ptd_set_valid(rows->valid_event_detail, i);
-        }
-        if (rows->event_kind[i] <= PTD_EV_ASYNC_BRANCH || rows->event_kind[i] == PTD_EV_OVERFLOW)
-            *ip = 0;
+    const struct ptd_rows *known = cached->known;
+    struct given *given = &cached->given;
+    for (size_t i = 0; i < known->flow_count; i++)
+        if (known->flow_seq[i] >= given->seq)
+            ptd_rows_flow(rows, known->flow_seq[i], known->flow_path[i]);
+    for (size_t i = 0; i < known->clock_count; i++)
+        if (!is_given(given, known->clock_seq[i], known->clock_tsc[i]))
+            ptd_rows_clock(rows, known->clock_seq[i], known->clock_tsc[i]);
+    size_t out = given->events < known->event_count ? given->events : known->event_count;
+    given->events -= out;
+    for (size_t i = out; i < known->event_count; i++) {
+        struct ptd_event_row row = ptd_rows_event_at(known, i);
+        ptd_rows_event(rows, &row);
+    }
+    for (size_t i = 0; i < known->gap_count; i++) {
+        struct ptd_gap_row row = ptd_rows_gap_at(known, i);
+        ptd_rows_gap(rows, &row);
     }
 }
 
-/* Go on with libipt until its segment is over. Returns 1 when the rows are full, 0, or negative errno. */
-static int step_libipt(struct ptd_cached *cached, struct ptd_rows *rows)
+static bool has_room_for(const struct ptd_rows *rows, const struct ptd_rows *more)
 {
-    struct ptd_progress *progress = &cached->segment.place.progress, part;
-    size_t first = rows->event_count;
-    int more = ptd_decoder_step(cached->libipt, rows);
-    mark_resumed(cached, rows, first);
-    if (more != 0)
-        return more;
-    ptd_decoder_progress(cached->libipt, &part);
-    ptd_decoder_destroy(cached->libipt);
-    cached->libipt = NULL;
-    progress->seq = part.seq;
-    progress->tsc = part.tsc;
-    progress->instructions += part.instructions;
-    progress->branches += part.branches;
-    progress->lost += part.lost;
-    if (cached->first_block < 0)
-        cached->first_block = part.first_block;
-    cached->at = cached->handed_end;
-    cached->state = cached->at < cached->segment.slice.size ? DECODING : DONE;
-    progress->off = part.off;
-    progress->off_ip = part.off_ip;
-    begin(&cached->segment, part.off ? part.off_ip : cached->segment.place.resume_ip);
+    return more->flow_count <= rows->flow_capacity - rows->flow_count &&
+           more->clock_count <= rows->clock_capacity - rows->clock_count &&
+           more->event_count <= rows->event_capacity - rows->event_count &&
+           more->gap_count <= rows->gap_capacity - rows->gap_count;
+}
+
+/* libipt's decoder is through with the slice. */
+static void conclude(struct ptd_cached *cached)
+{
+    ptd_decoder_progress(cached->libipt, &cached->segment.place.progress);
+    cached->first_block = cached->segment.place.progress.first_block;
+    cached->at = cached->segment.slice.size;
+    cached->state = DONE;
+}
+
+/* Decode what is out already, and a little more. Returns 1 when the rows are full, 0 to go on, or negative errno. */
+static int catch_up(struct ptd_cached *cached, struct ptd_rows *rows)
+{
+    if (!cached->known) {
+        cached->known = ptd_rows_create(rows->flow_capacity);
+        if (!cached->known)
+            return -ENOMEM;
+    }
+    if (!cached->waiting) {
+        cached->more = ptd_decoder_step(cached->libipt, cached->known);
+        if (cached->more < 0)
+            return cached->more;
+    }
+    cached->waiting = !has_room_for(rows, cached->known);
+    if (cached->waiting)
+        return 1;
+    copy_new(cached, rows);
+    ptd_rows_clear(cached->known);
+    struct ptd_progress progress;
+    ptd_decoder_progress(cached->libipt, &progress);
+    cached->behind = progress.seq <= cached->given.seq || progress.seq <= cached->given.moment.seq ||
+                     cached->given.events;
+    if (!cached->more)
+        conclude(cached);
     return 0;
 }
 
-/* ---- our segments ---- */
-
-/* The segment that began at a PSB is bad: take it back and give it to libipt. */
-static int reject(struct ptd_cached *cached, const struct checkpoint *psb, int status)
+/* Go on with libipt until the slice is over. Returns 1 when the rows are full, 0, or negative errno. */
+static int step_libipt(struct ptd_cached *cached, struct ptd_rows *rows)
 {
-    struct ptd_segment *segment = &cached->segment;
-    struct ptd_psb_plus plus;
-    int error = go_back(cached, psb);
-    if (error == 0 && !segment->place.fresh) {
-        /* what led there is good, and is told without the PSB's events: libipt finds those */
-        (void)ptd_psb_plus_read(segment->slice.packets, segment->slice.size, cached->at, segment->timing, &plus);
-        error = ptd_segment_stop(segment, plus.has_ip, plus.ip);
-    }
-    if (error < 0)
-        return error;
-    ptd_segment_no_more(segment, cached->at);
-    approve(cached, segment->buffer.filled, &segment->place);
-    return hand_over(cached, status == -ETIME ? segment->slice.size : next_psb(segment, cached->at));
+    if (cached->behind)
+        return catch_up(cached, rows);
+    int more = ptd_decoder_step(cached->libipt, rows);
+    if (more == 0)
+        conclude(cached);
+    return more;
 }
+
+/* ---- our segments ---- */
 
 static bool is_odd(int status)
 {
@@ -298,7 +288,7 @@ static bool is_odd(int status)
 /* Keep what is remembered of the code bounded. Returns 0 or -ENOMEM. */
 static int bound(struct ptd_segment *segment)
 {
-    struct addresses addresses;
+    struct addresses addresses = {0};
     uint32_t generation = segment->steps->generation;
     note_addresses(segment, &addresses);
     int error = ptd_steps_bound(segment->steps);
@@ -325,7 +315,7 @@ static int finish(struct ptd_cached *cached)
     return 0;
 }
 
-/* Arrive at the PSB at `at`: then the segment before it is good. Decode up to the next. Returns 0 or an error. */
+/* Arrive at the PSB at `at`: what lies before the one before it is good then. Decode up to the next. */
 static int decode_segment(struct ptd_cached *cached)
 {
     struct ptd_segment *segment = &cached->segment;
@@ -333,22 +323,19 @@ static int decode_segment(struct ptd_cached *cached)
     int status = bound(segment);
     if (status < 0)
         return status;
-    remember(cached, cached->next);
+    struct checkpoint here = checkpoint_of(segment);
     status = ptd_segment_arrive(segment, &offset);
-    if (is_odd(status))
-        return reject(cached, cached->next->place.fresh ? cached->next : cached->before, status);
-    if (status < 0)
-        return status;
-    struct checkpoint *arrived = cached->next;
-    cached->next = cached->before;
-    cached->before = arrived;
-    approve(cached, arrived->filled, &segment->place);
-    status = ptd_segment_decode(segment, &offset);
+    if (status >= 0) {
+        cached->before = cached->last;
+        cached->last = here;
+        approve(cached, cached->before.filled, &segment->place);
+        status = ptd_segment_decode(segment, &offset);
+    }
     if (status == 1)
         cached->at = offset;
     else if (status == 0)
         status = finish(cached);
-    return is_odd(status) ? reject(cached, arrived, status) : status < 0 ? status : 0;
+    return is_odd(status) ? hand_over(cached) : status < 0 ? status : 0;
 }
 
 int ptd_cached_step(struct ptd_cached *cached, struct ptd_rows *rows)
@@ -377,6 +364,14 @@ uint64_t ptd_cached_handed(const struct ptd_cached *cached)
 
 /* ---- life ---- */
 
+static bool has_skd022(const struct ptd_cpu *cpu)
+{
+    struct pt_cpu named = {.vendor = pcv_intel, .family = cpu->family, .model = cpu->model, .stepping = cpu->stepping};
+    struct pt_errata errata;
+    memset(&errata, 0, sizeof errata);
+    return pt_cpu_errata(&errata, &named) >= 0 && errata.skd022;
+}
+
 static int cached_init(struct ptd_cached *cached, struct ptd_tables *tables, struct ptd_space *space,
                        const struct ptd_slice *slice)
 {
@@ -387,8 +382,13 @@ static int cached_init(struct ptd_cached *cached, struct ptd_tables *tables, str
     segment->images = ptd_space_images(space);
     segment->slice = *slice;
     segment->timing = cpu->mtc_freq || cpu->nom_freq || cpu->cpuid_0x15_eax || cpu->cpuid_0x15_ebx;
+    segment->skd022 = cpu->intel && has_skd022(cpu);
     segment->place.progress = (struct ptd_progress){.seq = slice->seq, .tsc = slice->tsc, .first_block = -1};
-    begin(segment, 0);
+    segment->place.fresh = true;
+    segment->place.event_before = segment->place.event_last = PTD_NO_ROW;
+    ptd_run_reset(&segment->run);
+    cached->before = cached->last = checkpoint_of(segment);
+    cached->given = (struct given){.seq = slice->seq};
     segment->steps = ptd_images_steps(segment->images);
     if (!segment->steps || ptd_buffer_init(&segment->buffer) < 0 || ptd_steps_enter(segment->steps, space) < 0)
         return -ENOMEM;
@@ -399,10 +399,11 @@ static int cached_init(struct ptd_cached *cached, struct ptd_tables *tables, str
     return 0;
 }
 
-/* What only libipt's decoder can do in the whole slice: times by branch, switches by time, ticks. */
+/* What only libipt's decoder can do in the whole slice: times by branch, switches by time, ticks, address filters. */
 static bool is_libipts(const struct ptd_cpu *cpu, const struct ptd_slice *slice)
 {
-    return cpu->exact_time || cpu->ticks || slice->switch_count;
+    uint8_t filters = cpu->filter_kind[0] | cpu->filter_kind[1] | cpu->filter_kind[2] | cpu->filter_kind[3];
+    return cpu->exact_time || cpu->ticks || filters || slice->switch_count;
 }
 
 int ptd_cached_create(struct ptd_tables *tables, struct ptd_space *space, const struct ptd_cpu *cpu,
@@ -413,13 +414,9 @@ int ptd_cached_create(struct ptd_tables *tables, struct ptd_space *space, const 
         return -ENOMEM;
     cached->cpu = *cpu;
     cached->first_block = -1;
-    cached->before = &cached->checkpoints[0];
-    cached->next = &cached->checkpoints[1];
     int error = slice->size ? cached_init(cached, tables, space, slice) : -EINVAL;
-    if (error == 0 && is_libipts(cpu, slice))
-        error = hand_over(cached, slice->size);
-    else if (error == 0 && ptd_psb_after(slice->packets, slice->size, 0) != 0) /* what comes first is libipt's */
-        error = hand_over(cached, next_psb(&cached->segment, ptd_psb_after(slice->packets, slice->size, 0)));
+    if (error == 0 && (is_libipts(cpu, slice) || ptd_psb_after(slice->packets, slice->size, 0) != 0))
+        error = hand_over(cached);
     if (error < 0) {
         ptd_cached_destroy(cached);
         return error;
@@ -435,6 +432,7 @@ void ptd_cached_destroy(struct ptd_cached *cached)
     if (cached->segment.steps && cached->segment.steps->user == cached)
         cached->segment.steps->user = NULL;
     ptd_decoder_destroy(cached->libipt);
+    ptd_rows_destroy(cached->known);
     ptd_buffer_deinit(&cached->segment.buffer);
     free(cached);
 }

@@ -147,6 +147,7 @@ bool ptd_psb_plus_read(const uint8_t *packets, uint64_t size, uint64_t psb, bool
     for (unsigned i = 0; i < ret->count; i++) {
         struct pt_event *event = &ret->events[i];
         event->ip_suppressed = !ret->has_ip && event->type != ptev_cbr;
+        event->status_update = 1;
         if (event->type == ptev_exec_mode)
             event->variant.exec_mode.ip = ret->ip;
         else if (event->type == ptev_tsx)

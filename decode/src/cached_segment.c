@@ -161,13 +161,13 @@ static int add_event(struct ptd_segment *segment, const struct pt_event *event, 
     struct ptd_place *place = &segment->place;
     int error = 0;
     relevant(segment, offset, true);
-    if (timed && tsc != place->progress.tsc) {
+    if (timed && tsc > place->progress.tsc) { /* else what we know was read ahead: it is later */
         place->progress.tsc = tsc;
         error = ptd_buffer_clock(&segment->buffer, place->progress.seq, tsc);
     }
     struct ptd_event_row row = ptd_event_row(event);
     row.seq = place->progress.seq;
-    row.tsc = place->progress.tsc;
+    row.tsc = timed ? tsc : place->progress.tsc;
     if (error == 0)
         error = ptd_buffer_event(&segment->buffer, &row);
     if (error < 0)
@@ -290,7 +290,7 @@ static int take_pgd(struct ptd_segment *segment, uint64_t offset, bool known, ui
     struct pt_event event = {.ip_suppressed = !known};
     bool async = place->fup_pending, timed = async ? place->fup_timed : place->timed;
     uint64_t tsc = async ? place->fup_tsc : place->time;
-    if (place->standing != PTD_STANDING_ON || place->mode_pending)
+    if (place->standing != PTD_STANDING_ON || place->mode_pending || (async && segment->skd022))
         return -EILSEQ;
     place->fup_pending = false;
     int error = meet(segment);

@@ -69,6 +69,7 @@ struct ptd_segment {
     struct ptd_steps *steps;
     struct ptd_slice slice;
     bool timing; /* packets other than TSC bear time */
+    bool skd022; /* a FUP before TIP.PGD may be of the instruction that turned tracing off: libipt knows */
     uint16_t stamp;
     struct ptd_place place;
     struct ptd_run run;     /* blocks since the last cut, when they are not a whole step */

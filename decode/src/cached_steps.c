@@ -153,6 +153,7 @@ struct walk {
     int32_t node;
     size_t length, pushes;
     uint32_t pops;
+    size_t peak; /* return addresses at most, beyond those that were there */
     int32_t popped[PTD_STEP_BITS];
     uint32_t instructions, branches;
     enum ptd_step_end end;
@@ -183,6 +184,8 @@ static int push(struct walk *walk, int32_t node)
     if (node < 0)
         return node;
     walk->steps->pushed[walk->pushes++] = node; /* at most one for each block walked over */
+    if (walk->pushes > walk->pops && walk->peak < walk->pushes - walk->pops)
+        walk->peak = walk->pushes - walk->pops;
     return 0;
 }
 
@@ -279,13 +282,15 @@ static int make_room(struct ptd_steps *steps, size_t elements)
 static int keep(struct walk *walk, int32_t node, unsigned count, uint16_t key, struct ptd_step **ret)
 {
     struct ptd_steps *steps = walk->steps;
-    size_t lost = walk->pushes > PTD_RETURNS ? walk->pushes - PTD_RETURNS : 0, pushes = walk->pushes - lost;
+    size_t pushes = walk->pushes;
+    if (walk->peak > PTD_STEP_DEEPEST || pushes > PTD_STEP_DEEPEST)
+        return -EILSEQ;
     if (make_room(steps, walk->length + walk->pops + pushes) < 0)
         return -ENOMEM;
     int32_t *list = steps->lists + steps->list_count;
     memcpy(list, steps->walked, walk->length * sizeof *list);
     memcpy(list + walk->length, walk->popped, walk->pops * sizeof *list);
-    memcpy(list + walk->length + walk->pops, steps->pushed + lost, pushes * sizeof *list);
+    memcpy(list + walk->length + walk->pops, steps->pushed, pushes * sizeof *list);
 
     uint64_t slot = ptd_steps_slot(steps, node, key);
     while (steps->table[slot].node >= 0)
@@ -298,7 +303,8 @@ static int keep(struct walk *walk, int32_t node, unsigned count, uint16_t key, s
         .next = walk->end == PTD_STEP_AT_NODE ? walk->node : -1,
         .list = (uint32_t)steps->list_count,
         .pushes = (uint8_t)pushes,
-        .end = (uint8_t)walk->end,
+        .end = walk->end & 3,
+        .peak = walk->peak & 63,
         .length = (uint16_t)walk->length,
         .branches = (uint16_t)walk->branches,
         .instructions = walk->instructions,

@@ -17,7 +17,8 @@
 
 enum {
     PTD_STEP_BITS = 12,
-    PTD_RETURNS = 64 /* entries of a processor's return stack */
+    PTD_RETURNS = 64,     /* entries of a processor's return stack */
+    PTD_STEP_DEEPEST = 40 /* a step that nests deeper is not kept: whatever it pops must be what it found */
 };
 
 enum ptd_step_end {
@@ -37,7 +38,8 @@ struct ptd_step {
     int32_t path;    /* its number in the tables whose stamp this is */
     uint16_t stamp;
     uint8_t pushes;
-    uint8_t end;     /* enum ptd_step_end */
+    uint8_t end : 2;  /* enum ptd_step_end */
+    uint8_t peak : 6; /* how much higher the return stack gets on the way than it was */
     uint16_t length; /* blocks */
     uint16_t branches;
     uint32_t instructions;
@@ -144,6 +146,8 @@ static inline void ptd_steps_returns(const struct ptd_steps *steps, const struct
                                      struct ptd_returns *returns)
 {
     const int32_t *pushes = steps->lists + step->list + step->length + step->pops;
+    if (returns->depth + step->peak > PTD_RETURNS) /* on the way the oldest were forgotten */
+        returns->depth = PTD_RETURNS - step->peak;
     returns->top -= step->pops;
     returns->depth -= step->pops;
     for (uint32_t i = 0; i < step->pushes; i++)

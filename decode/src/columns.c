@@ -232,6 +232,45 @@ void ptd_rows_gap(struct ptd_rows *rows, const struct ptd_gap_row *gap)
     }
 }
 
+static bool is_valid(const uint8_t *bitmap, size_t row)
+{
+    return bitmap[row / 8] >> row % 8 & 1;
+}
+
+struct ptd_event_row ptd_rows_event_at(const struct ptd_rows *rows, size_t row)
+{
+    return (struct ptd_event_row){
+        .seq = rows->event_seq[row],
+        .tsc = rows->event_tsc[row],
+        .kind = (enum ptd_event)rows->event_kind[row],
+        .offset = rows->event_offset[row],
+        .has_ip = is_valid(rows->valid_event_ip, row),
+        .has_target = is_valid(rows->valid_event_target, row),
+        .has_detail = is_valid(rows->valid_event_detail, row),
+        .ip = rows->event_ip[row],
+        .target = rows->event_target[row],
+        .detail = rows->event_detail[row],
+        .size = rows->event_size[row],
+        .update = rows->event_update[row],
+        .lost_mtc = rows->event_lost_mtc[row],
+        .lost_cyc = rows->event_lost_cyc[row],
+    };
+}
+
+struct ptd_gap_row ptd_rows_gap_at(const struct ptd_rows *rows, size_t row)
+{
+    return (struct ptd_gap_row){
+        .seq = rows->gap_seq[row],
+        .tsc = rows->gap_tsc[row],
+        .kind = (enum ptd_gap)rows->gap_kind[row],
+        .bytes = rows->gap_bytes[row],
+        .offset = rows->gap_offset[row],
+        .has_ip = is_valid(rows->valid_gap_ip, row),
+        .ip = rows->gap_ip[row],
+        .reason = rows->gap_reason[row],
+    };
+}
+
 void ptd_rows_piece(struct ptd_rows *rows, int32_t thread, uint64_t tsc, const struct ptd_progress *progress)
 {
     size_t n = rows->piece_count++;

@@ -67,6 +67,10 @@ bool ptd_rows_unsay(struct ptd_rows *rows, int64_t seq);
 void ptd_rows_event(struct ptd_rows *rows, const struct ptd_event_row *event);
 void ptd_rows_gap(struct ptd_rows *rows, const struct ptd_gap_row *gap);
 
+/* A row that was appended. */
+struct ptd_event_row ptd_rows_event_at(const struct ptd_rows *rows, size_t row);
+struct ptd_gap_row ptd_rows_gap_at(const struct ptd_rows *rows, size_t row);
+
 /*
  * A piece begins: what is appended from now on is `thread`'s, from `tsc` on. No run of blocks may be open (cut it
  * first); `progress` says what was counted up to now.

@@ -10,8 +10,9 @@
 
 /* Another decoder is another line. */
 const struct decoder DECODERS[] = {
-    {"libipt's block decoder", decode_blocks, decode_instructions, true},
-    {"ptd_decoder", decode_ours, decode_instructions, false},
+    {"libipt's block decoder", decode_blocks, decode_instructions, BY_SEGMENT},
+    {"ptd_decoder", decode_ours, decode_instructions, WHOLE},
+    {"ptd_cached", decode_paths, decode_ours, EXACTLY},
 };
 const size_t DECODER_COUNT = sizeof DECODERS / sizeof *DECODERS;
 
@@ -230,19 +231,28 @@ static void collect(struct collected *collected, const struct ptd_rows *rows, ui
         demand(rows->event_kind[i] >= 0 && rows->event_kind[i] < PTD_EV_UNKNOWN, "every event has a kind");
 }
 
-static void run_ours(struct ptd_decoder *decoder, const struct input *input, struct collected *collected)
+/* One of our decoders. */
+struct ours {
+    struct ptd_decoder *libipt;
+    struct ptd_cached *paths; /* NULL: it is the other */
+};
+
+static void run_ours(const struct ours *decoder, const struct input *input, struct collected *collected)
 {
     struct ptd_rows *rows = ptd_rows_create(256); /* small: many turns */
     int more;
     do {
-        more = ptd_decoder_step(decoder, rows);
+        more = decoder->paths ? ptd_cached_step(decoder->paths, rows) : ptd_decoder_step(decoder->libipt, rows);
         demand(more >= 0, "no error");
         collect(collected, rows, input->size);
         ptd_rows_clear(rows);
     } while (more);
     ptd_rows_destroy(rows);
     struct ptd_progress progress;
-    ptd_decoder_progress(decoder, &progress);
+    if (decoder->paths)
+        ptd_cached_progress(decoder->paths, &progress);
+    else
+        ptd_decoder_progress(decoder->libipt, &progress);
     demand(progress.lost == collected->gap_bytes, "bytes decoded and bytes in gaps are all bytes");
 }
 
@@ -267,7 +277,7 @@ static void expand(struct ptd_space *space, const struct ptd_tables *tables, con
     free(all.starts);
 }
 
-void decode_ours(const struct setting *setting, const struct input *input, struct result *result)
+static void decode_with(const struct setting *setting, const struct input *input, struct result *result, bool paths)
 {
     int numbers[MAX_SECTIONS];
     size_t count = 0;
@@ -279,16 +289,29 @@ void decode_ours(const struct setting *setting, const struct input *input, struc
     struct ptd_tables *tables = ptd_tables_create();
     struct ptd_slice slice = {.packets = input->packets, .size = input->size, .has_stop = input->has_stop,
                               .stop_ip = input->stop};
-    struct ptd_decoder *decoder;
-    demand(ptd_decoder_create(tables, space, &setting->cpu, &slice, &decoder) == 0, "a decoder can be made");
+    struct ours decoder = {0};
+    int error = paths ? ptd_cached_create(tables, space, &setting->cpu, &slice, &decoder.paths)
+                      : ptd_decoder_create(tables, space, &setting->cpu, &slice, &decoder.libipt);
+    demand(error == 0, "a decoder can be made");
     struct collected collected = {.gap_seqs = calloc(MAX_ERRORS, sizeof *collected.gap_seqs),
                                   .gap_reasons = calloc(MAX_ERRORS, sizeof *collected.gap_reasons)};
-    run_ours(decoder, input, &collected);
+    run_ours(&decoder, input, &collected);
     expand(space, tables, &collected, result);
     free(collected.flow);
     free(collected.gap_seqs);
     free(collected.gap_reasons);
-    ptd_decoder_destroy(decoder);
+    ptd_decoder_destroy(decoder.libipt);
+    ptd_cached_destroy(decoder.paths);
     ptd_tables_destroy(tables);
     ptd_space_destroy(space);
+}
+
+void decode_ours(const struct setting *setting, const struct input *input, struct result *result)
+{
+    decode_with(setting, input, result, false);
+}
+
+void decode_paths(const struct setting *setting, const struct input *input, struct result *result)
+{
+    decode_with(setting, input, result, true);
 }

@@ -51,19 +51,23 @@ struct input {
 
 typedef void decode_function(const struct setting *setting, const struct input *input, struct result *result);
 
+/*
+ * `how` the two are held together: up to the first error of either; so, each PSB segment by itself, for decoders that go
+ * on differently after an error; or exactly, errors and all.
+ */
 struct decoder {
     const char *name;
     decode_function *decode;
     decode_function *against;
-    bool by_segment; /* each PSB segment by itself: for decoders that go on differently after an error */
+    enum { WHOLE, BY_SEGMENT, EXACTLY } how;
 };
 
-/* Decoders that must agree up to the first error of either, and altogether where there is none. */
+/* Decoders that must agree. */
 extern const struct decoder DECODERS[];
 extern const size_t DECODER_COUNT;
 
 /* libipt's decoders by themselves; ours. */
-decode_function decode_instructions, decode_blocks, decode_ours;
+decode_function decode_instructions, decode_blocks, decode_ours, decode_paths;
 
 /* Exit with an error, saying which input it was. */
 void demand(bool holds, const char *rule);

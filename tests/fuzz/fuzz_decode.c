@@ -228,12 +228,26 @@ static void agree(const struct decoder *decoder, const struct result *expected, 
     demand(false, "the decoders agree");
 }
 
+static void agree_exactly(const struct decoder *decoder, const struct result *expected, const struct result *found)
+{
+    bool same = expected->count == found->count && expected->error_count == found->error_count &&
+                memcmp(expected->ips, found->ips, found->count * sizeof *found->ips) == 0;
+    for (size_t i = 0; same && i < found->error_count; i++)
+        same = expected->errors[i].before == found->errors[i].before && expected->errors[i].code == found->errors[i].code;
+    compared++;
+    if (same)
+        return;
+    fprintf(stderr, "%s: %zu instructions, %zu errors; expected %zu, %zu\n", decoder->name, found->count,
+            found->error_count, expected->count, expected->error_count);
+    demand(false, "the decoders agree");
+}
+
 static void compare(const struct decoder *decoder, const struct setting *setting, const struct input *input)
 {
     struct result *expected = decoded(decoder->against, setting, input);
     struct result *found = decoded(decoder->decode, setting, input);
     if (!expected->capped && !found->capped)
-        agree(decoder, expected, found);
+        (decoder->how == EXACTLY ? agree_exactly : agree)(decoder, expected, found);
     free_result(found);
     free_result(expected);
 }
@@ -252,7 +266,7 @@ static void compare_segments(const struct decoder *decoder, const struct setting
 static void all_agree(const struct setting *setting, const struct input *input)
 {
     for (size_t i = 0; i < DECODER_COUNT; i++)
-        (DECODERS[i].by_segment ? compare_segments : compare)(&DECODERS[i], setting, input);
+        (DECODERS[i].how == BY_SEGMENT ? compare_segments : compare)(&DECODERS[i], setting, input);
 }
 
 /* Instructions of [begin, end) of an undamaged trace, by our decoder. */

@@ -209,4 +209,4 @@ def test_memory_is_bounded_whatever_the_number_of_processes(long_run: Bundle, tm
         time.sleep(0.02)
     assert child.returncode == 0, child.communicate()[1]
     assert len(table_files(run.tables / "flow")) > 1
-    assert peak < (160 if jobs == 1 else 380) << 20
+    assert peak < (240 if jobs == 1 else 480) << 20

@@ -87,7 +87,7 @@ static void decode_paths(struct ptd_space *space, const uint8_t *packets, size_t
                          const struct ptd_progress *libipt, uint64_t gaps, int show)
 {
     struct ptd_tables *tables = ptd_tables_create();
-    struct ptd_cpu cpu = {.mtc_freq = 3, .nom_freq = 32, .cpuid_0x15_eax = 2, .cpuid_0x15_ebx = 266, .exact_time = 1};
+    struct ptd_cpu cpu = {0};
     struct ptd_slice slice = {.packets = packets, .size = size};
     struct ptd_cached *cached;
     demand(ptd_cached_create(tables, space, &cpu, &slice, &cached) == 0, "a path decoder can be made");
@@ -111,14 +111,19 @@ static void decode_paths(struct ptd_space *space, const uint8_t *packets, size_t
     ptd_tables_destroy(tables);
 }
 
+static const struct ptd_cpu PLAIN = {0};
+
+/* Its times are told by branch. */
+static const struct ptd_cpu PACED = {
+    .mtc_freq = 3, .nom_freq = 32, .cpuid_0x15_eax = 2, .cpuid_0x15_ebx = 266, .exact_time = 1};
+
 /* Decode a slice; returns what it came to. */
-static struct ptd_progress decode_slice(struct ptd_tables *tables, struct ptd_space *space,
+static struct ptd_progress decode_slice(struct ptd_tables *tables, struct ptd_space *space, const struct ptd_cpu *cpu,
                                         const struct ptd_slice *slice, struct sums *sums)
 {
-    struct ptd_cpu cpu = {0};
     struct ptd_decoder *decoder;
     uint64_t gap_bytes = sums->gap_bytes;
-    demand(ptd_decoder_create(tables, space, &cpu, slice, &decoder) == 0, "a decoder can be made");
+    demand(ptd_decoder_create(tables, space, cpu, slice, &decoder) == 0, "a decoder can be made");
     int more;
     do {
         struct ptd_rows *rows = ptd_rows_create(64); /* small: many turns */
@@ -177,7 +182,7 @@ static uint64_t decode_ranges(struct ptd_space *space, const uint8_t *packets, s
         slice.size = end - begin;
         struct ptd_tables *part = ptd_tables_create();
         struct sums sums = {0};
-        instructions += decode_slice(part, space, &slice, &sums).instructions;
+        instructions += decode_slice(part, space, &PLAIN, &slice, &sums).instructions;
         take_tables(whole, part);
         ptd_tables_destroy(part);
     }
@@ -190,7 +195,10 @@ static void decode(struct ptd_space *space, const uint8_t *packets, size_t size,
     struct ptd_tables *tables = ptd_tables_create();
     struct ptd_slice slice = {.packets = packets, .size = size};
     struct sums sums = {0};
-    struct ptd_progress progress = decode_slice(tables, space, &slice, &sums);
+    struct ptd_progress progress = decode_slice(tables, space, &PLAIN, &slice, &sums);
+    struct sums paced = {0};
+    demand(decode_slice(tables, space, &PACED, &slice, &paced).instructions == progress.instructions,
+           "how time is told changes nothing else");
     uint64_t in_ranges = decode_ranges(space, packets, size);
     if (show) {
         demand(progress.instructions == in_ranges, "ranges are the whole");

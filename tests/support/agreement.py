@@ -42,12 +42,10 @@ class Outcome:
     handed: int = 0
 
     def differences(self, other: Outcome) -> list[str]:
-        """What is not the same; offsets of events are the same only where libipt was not called for a part."""
+        """What is not the same."""
         found = []
         for name in COLUMNS:
             mine, others = self.rows[name], other.rows[name]
-            if name == "event" and (self.handed or other.handed):
-                mine, others = ([row[:5] + row[6:] for row in rows] for rows in (mine, others))
             if mine != others:
                 at = next((i for i, pair in enumerate(zip(mine, others, strict=False)) if pair[0] != pair[1]),
                           min(len(mine), len(others)))

@@ -142,7 +142,7 @@ class BusyMachine(Machine):
     def _psb(self, pc: int | None) -> None:
         if not (self.habits and self.habits.full_psb):
             super()._psb(pc)
-            if self.habits and (self.habits.odd or self.cycles) and pc is None:  # decoding may have to begin here
+            if self.habits and pc is None:  # decoding may have to begin here
                 self.packets.data[-2:] = PtWriter().mode_exec().psbend().data
             return
         self.psbs.append(len(self.packets))
@@ -157,7 +157,7 @@ class BusyMachine(Machine):
             part()
         if pc is not None:
             self.packets.mode_exec().fup(self.ip(pc))
-        elif self.cycles or self.chance.random() < 0.5:
+        else:
             self.packets.mode_exec()
         self.packets.psbend()
 

@@ -21,7 +21,8 @@ MAX_TRACE = 1 << 14
 
 def build(folder: Path, decoders: str | None = None) -> Path:
     """The fuzzer with AddressSanitizer and UBSan; `decoders` replaces the text of its decoders.c."""
-    ours = [path for path in sorted(SOURCES.glob("*.c")) if not path.stem.startswith(("evl", "join", "dump"))]
+    others = ("evl", "join", "dump", "demangle")
+    ours = [path for path in sorted(SOURCES.glob("*.c")) if not path.stem.startswith(others)]
     table = FUZZ / "decoders.c"
     if decoders is not None:
         table = folder / "decoders.c"

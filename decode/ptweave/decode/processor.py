@@ -39,5 +39,6 @@ def processor(manifest: Manifest) -> Any:
 
 def described(manifest: Manifest) -> dict[str, Any]:
     """All of a manifest that `processor` looks at."""
-    return asdict(manifest.cpu) | {"engine": manifest.engine, "exact_time": manifest.exact_time, "ticks": manifest.ticks,
-                                   "filters": [asdict(entry) for entry in manifest.filters]}
+    return asdict(manifest.cpu) | {
+        "engine": manifest.engine, "exact_time": manifest.exact_time, "ticks": manifest.ticks,
+        "filters": [asdict(entry) for entry in manifest.filters]}
