@@ -9,7 +9,7 @@ import build_tools
 
 SOURCES = ("assemble", "blocks", "cached", "cached_buffer", "cached_code", "cached_packets", "cached_run",
            "cached_segment", "cached_steps", "checksum", "columns", "events", "expand", "flow", "images", "line_header",
-           "lines", "pace", "packet_counts", "paths", "psb", "tables", "timer", "unit_dirs", "walker")
+           "lines", "pace", "packet_counts", "paths", "psb", "tables", "timer", "trail", "unit_dirs", "walker")
 REMEDY = "install gcc, python3-dev and libipt-dev (apt-get install gcc python3-dev libipt-dev)"
 
 

@@ -20,6 +20,7 @@
 #include "pace.h"
 #include "psb.h"
 #include "tables.h"
+#include "trail.h"
 #include "walker.h"
 
 #include <errno.h>
@@ -74,6 +75,7 @@ struct ptd_decoder {
     bool paced;
     struct ptd_pace pace;
     size_t switched; /* switches that are behind us */
+    struct ptd_trail trail; /* where the run is in it */
     struct ptd_run run;
 };
 
@@ -127,16 +129,11 @@ static void pace_block(struct ptd_decoder *decoder, const struct ptd_block_hit *
     ptd_pace_block(&decoder->pace, decoder->rows, ptd_space_walker(decoder->space), &block);
 }
 
-/* Append a block; true when the run is to be cut after it. */
-static bool append(struct ptd_decoder *decoder, const struct ptd_block_hit *hit)
+/* The run ends in a block of a class: true when it is to be cut after it. */
+static inline bool ends_run(struct ptd_decoder *decoder, enum ptd_class last)
 {
     struct ptd_run *run = &decoder->run;
-    decoder->used = true;
-    decoder->last = hit->block;
-    ptd_run_append(run, hit->block);
-    if (decoder->paced)
-        pace_block(decoder, hit);
-    switch ((enum ptd_class)hit->last) {
+    switch (last) {
     case PTD_COND_JUMP:
     case PTD_RETURN:
         decoder->without_packet = 0;
@@ -154,6 +151,36 @@ static bool append(struct ptd_decoder *decoder, const struct ptd_block_hit *hit)
     }
 }
 
+/* Append a block; true when the run is to be cut after it. */
+static bool append(struct ptd_decoder *decoder, const struct ptd_block_hit *hit)
+{
+    struct ptd_run *run = &decoder->run;
+    decoder->used = true;
+    decoder->last = hit->block;
+    ptd_trail_learn(&decoder->trail, hit, run->length);
+    run->blocks[run->length++] = hit->block;
+    if (decoder->paced)
+        pace_block(decoder, hit);
+    return ends_run(decoder, (enum ptd_class)hit->last);
+}
+
+/*
+ * Append a block that came in the same place the last time, and that a branch ends; nothing may be held. Returns 1
+ * when the run is to be cut after it, 0; -1 when it is another block.
+ */
+static inline int append_known(struct ptd_decoder *decoder, const struct pt_block *block)
+{
+    struct ptd_run *run = &decoder->run;
+    const struct ptd_trail_node *node = ptd_trail_guess(&decoder->trail, block, run->length);
+    if (!node || node->last == PTD_OTHER)
+        return -1;
+    ptd_trail_follow(&decoder->trail, node);
+    decoder->used = true;
+    decoder->last = node->block;
+    run->blocks[run->length++] = node->block;
+    return ends_run(decoder, (enum ptd_class)node->last);
+}
+
 /* Append the block that is held, if any. Returns 1 when the run is to be cut after it, 0 or negative errno. */
 static int release(struct ptd_decoder *decoder)
 {
@@ -168,6 +195,23 @@ static int release(struct ptd_decoder *decoder)
     return append(decoder, hit);
 }
 
+/* The number of the path the run is. Returns 0 or negative errno. */
+static int number(struct ptd_decoder *decoder, int32_t *ret)
+{
+    struct ptd_tables *tables = decoder->tables;
+    struct ptd_run *run = &decoder->run;
+    struct ptd_trail_node *end = ptd_trail_end(&decoder->trail, run->length);
+    if (end && end->path >= 0) {
+        *ret = end->path;
+        return 0;
+    }
+    ptd_run_rehash(run);
+    int error = ptd_paths_intern(&tables->paths, run, tables->blocks.instructions, tables->blocks.last, ret);
+    if (error == 0 && end)
+        end->path = *ret;
+    return error;
+}
+
 /* End the run: number it, write its row. Returns 0 or negative errno. */
 static int cut(struct ptd_decoder *decoder, struct ptd_rows *rows)
 {
@@ -177,7 +221,7 @@ static int cut(struct ptd_decoder *decoder, struct ptd_rows *rows)
         return error < 0 ? error : 0;
     struct ptd_tables *tables = decoder->tables;
     int32_t path;
-    error = ptd_paths_intern(&tables->paths, run, tables->blocks.instructions, tables->blocks.last, &path);
+    error = number(decoder, &path);
     if (error < 0)
         return error;
     ptd_rows_flow(rows, decoder->progress.seq, path);
@@ -186,6 +230,7 @@ static int cut(struct ptd_decoder *decoder, struct ptd_rows *rows)
     decoder->progress.seq += run->length;
     decoder->progress.instructions += (uint32_t)tables->paths.instructions[path];
     decoder->progress.branches += (uint32_t)tables->paths.branches[path];
+    ptd_trail_cut(&decoder->trail, run->length);
     ptd_run_reset(run);
     decoder->sure = 0;
     return 0;
@@ -273,6 +318,7 @@ static void forget_tail(struct ptd_decoder *decoder)
 {
     struct ptd_run *run = &decoder->run;
     decoder->held.ninsn = 0;
+    decoder->trail.length = PTD_TRAIL_LOST;
     ptd_run_reset(run);
     for (uint32_t i = 0; i < decoder->sure; i++)
         ptd_run_append(run, run->blocks[i]);
@@ -579,7 +625,10 @@ static int run_blocks(struct ptd_decoder *decoder, struct ptd_rows *rows, int st
         }
         if (block.ninsn) {
             *ip = block.end_ip;
-            int full = take_block(decoder, rows, &block, status < 0 || status & pts_event_pending);
+            bool whole = status < 0 || status & pts_event_pending;
+            int full = whole || decoder->held.ninsn || decoder->paced ? -1 : append_known(decoder, &block);
+            if (full < 0)
+                full = take_block(decoder, rows, &block, whole);
             if (status == -pte_nomap && full >= 0)
                 *ip = end_of(decoder, decoder->last);
             if (full > 0) {
@@ -793,6 +842,8 @@ int ptd_decoder_create(struct ptd_tables *tables, struct ptd_space *space, const
     decoder->progress = (struct ptd_progress){.seq = slice->seq, .tsc = slice->tsc, .first_block = -1};
     open_gap(decoder, PTD_GAP_TRUNCATED, PTD_WHY_NO_PSB_YET, 0, 0);
     int error = slice->size ? configure(decoder, cpu) : -EINVAL;
+    if (error == 0)
+        error = ptd_trail_init(&decoder->trail);
     if (error < 0) {
         ptd_decoder_destroy(decoder);
         return error;
@@ -807,5 +858,6 @@ void ptd_decoder_destroy(struct ptd_decoder *decoder)
         return;
     pt_blk_free_decoder(decoder->libipt);
     ptd_pace_deinit(&decoder->pace);
+    ptd_trail_deinit(&decoder->trail);
     free(decoder);
 }

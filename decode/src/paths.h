@@ -52,11 +52,24 @@ static inline void ptd_run_reset(struct ptd_run *run)
     run->hash = 0;
 }
 
-static inline void ptd_run_append(struct ptd_run *run, int32_t block)
+static inline uint64_t ptd_run_hash(uint64_t hash, int32_t block)
 {
     /* one multiplication in the chain from block to block; ptd_mix spreads the sum when the run is looked up */
-    run->hash = (run->hash + (uint32_t)block + 1) * UINT64_C(0x9E3779B97F4A7C15);
+    return (hash + (uint32_t)block + 1) * UINT64_C(0x9E3779B97F4A7C15);
+}
+
+static inline void ptd_run_append(struct ptd_run *run, int32_t block)
+{
+    run->hash = ptd_run_hash(run->hash, block);
     run->blocks[run->length++] = block;
+}
+
+/* The hash of blocks that were put there one by one. */
+static inline void ptd_run_rehash(struct ptd_run *run)
+{
+    run->hash = 0;
+    for (uint32_t i = 0; i < run->length; i++)
+        run->hash = ptd_run_hash(run->hash, run->blocks[i]);
 }
 
 /* Forget the youngest paths but `count`. */

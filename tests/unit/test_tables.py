@@ -5,6 +5,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import duckdb
+import pandas
+import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -27,13 +30,25 @@ def test_rows_come_back_in_order_and_row_groups_are_bounded(tmp_path: Path) -> N
     assert writer.rows == 3 * (ROW_GROUP // 2)
 
 
-def test_sorted_columns_are_delta_packed_and_ids_plain(tmp_path: Path) -> None:
+def test_sorted_columns_are_delta_packed_and_path_ids_byte_streams(tmp_path: Path) -> None:
     write_table(tmp_path, FLOW, flow(1000))
     group = pq.ParquetFile(tmp_path / "flow" / "0.parquet").metadata.row_group(0)
     encodings = {group.column(i).path_in_schema: group.column(i).encodings for i in range(group.num_columns)}
     assert "DELTA_BINARY_PACKED" in encodings["seq"]
-    assert "PLAIN" in encodings["path"] and "RLE_DICTIONARY" not in encodings["path"]
+    assert "BYTE_STREAM_SPLIT" in encodings["path"] and "RLE_DICTIONARY" not in encodings["path"]
+    assert "PLAIN" in encodings["thread"] and "RLE_DICTIONARY" not in encodings["thread"]
     assert group.column(0).compression == "ZSTD"
+
+
+def test_flow_is_read_by_duckdb_pandas_and_polars(tmp_path: Path) -> None:
+    rows = flow(1000)
+    write_table(tmp_path, FLOW, rows)
+    file = str(tmp_path / "flow" / "0.parquet")
+    expected = rows.to_pydict()
+    found = duckdb.connect().execute("select thread, seq, path from read_parquet(?)", [file]).fetchall()
+    assert found == list(zip(*(expected[name] for name in ("thread", "seq", "path")), strict=True))
+    assert pandas.read_parquet(file).to_dict("list") == expected
+    assert polars.read_parquet(file).to_dict(as_series=False) == expected
 
 
 def test_a_writer_that_fails_leaves_no_table(tmp_path: Path) -> None:
