@@ -22,17 +22,19 @@ from tests.bench.report import ROOT, Figure, medians_of, write
 
 sys.path.insert(0, str(ROOT / "tests"))
 
-from ptweave.data import Clocks
+from ptweave.data import Clocks, Times
 from ptweave.data.bundle import Bundle
 from ptweave.decode.flow import decode_flow
 from ptweave.decode.task import Decoder
 from support.assembler import assemble
 from support.engine import record, threads, write_plan
 from support.inputs import text_file
+from support.perf_bundle import perf_data_of
 from support.pt_writer import PtWriter
 from support.trace_bundle import TraceBundle
 
 RUNS = 3
+PERF_BYTES = 4_000_000
 TABLES = ("flow", "clock", "pt_events", "gaps", "paths", "blocks")
 SQL = ("create table t(a,b); with recursive c(x) as (select 1 union all select x+1 from c where x<60000) "
        "insert into t select x, x*x%97 from c; select count(*), sum(a*b) from t where b>7;")
@@ -122,14 +124,57 @@ def bytes_of(bundle: Bundle) -> int:
     return sum(file.stat().st_size for table in TABLES for file in (bundle.tables / table).rglob("*.parquet"))
 
 
-def perf_script(bundle: Bundle) -> float | None:
-    """CPU seconds of `perf script --itrace=b` on the same packets; None where there is no perf.data of them."""
-    recording = bundle.path.with_suffix(".data")
-    if not recording.exists() or shutil.which("perf") is None:
-        return None
-    begin = os.times().children_user
-    subprocess.run(["perf", "script", "--itrace=b", "-i", recording], stdout=subprocess.DEVNULL, check=True)
-    return os.times().children_user - begin
+def cpu_of(words: list[str | Path]) -> float:
+    """CPU seconds of a command."""
+    before = os.times()
+    subprocess.run(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+    after = os.times()
+    return after.children_user + after.children_system - before.children_user - before.children_system
+
+
+def beside_perf(name: str, bundle: Bundle, folder: Path) -> list[Figure]:
+    """`perf script --itrace=b` on the first megabytes as perf.data, and we on the same file, imported."""
+    if shutil.which("perf") is None:
+        return []
+    file, symfs = perf_data_of(bundle, folder / f"{name}-perf", PERF_BYTES)
+    run = folder / f"{name}-perf.ptw"
+    subprocess.run([sys.executable, "-m", "ptweave.cli", "import", "perf", "-q", file, "--symfs", symfs, "-o", run],
+                   stderr=subprocess.DEVNULL, check=True)
+    imported = Bundle.open(run)
+
+    def perf() -> float:
+        return cpu_of(["perf", "script", "--itrace=b", "-F", "ip", "-i", file, "--symfs", symfs])
+
+    def full() -> float:
+        imported.manifest.times = Times.FULL
+        return into_parquet(imported, Decoder.AUTO)()
+
+    def tsc() -> float:
+        imported.manifest.times = Times.TSC
+        return into_parquet(imported, Decoder.AUTO)()
+
+    base, exact, coarse = medians_of([perf, full, tsc], RUNS)
+    return [
+        Figure(f"{name} perf.data, perf script --itrace=b", base, "s", "", None),
+        Figure(f"{name} perf.data into Parquet, times as perf's", exact, "s", "perf script", base / exact),
+        Figure(f"{name} perf.data into Parquet, --times tsc", coarse, "s", "perf script", base / coarse),
+    ]
+
+
+def two_processes(name: str, bundle: Bundle) -> list[Figure]:
+    """Wall time with one and with two processes: means something where two processors are free."""
+    def wall(jobs: int, decoder: Decoder) -> Callable[[], float]:
+        def measure() -> float:
+            begin = time.monotonic()
+            decode_flow(bundle, jobs=jobs, decoder=decoder)
+            return time.monotonic() - begin
+        return measure
+
+    figures = []
+    for decoder in (Decoder.LIBIPT, Decoder.PATHS):
+        one, two = medians_of([wall(1, decoder), wall(2, decoder)], RUNS)
+        figures.append(Figure(f"{name} {decoder.value}, two processes", two, "s", "one process", one / two))
+    return figures
 
 
 def measure(name: str, bundle: Bundle, folder: Path) -> list[Figure]:
@@ -143,9 +188,10 @@ def measure(name: str, bundle: Bundle, folder: Path) -> list[Figure]:
         Figure(f"{name} paths into Parquet", paths, "s", "bare loop", base / paths),
         Figure(f"{name} tables", bytes_of(bundle) / bare.blocks, "B", "block", None),
     ]
-    perf = perf_script(bundle)
-    if perf is not None:
-        figures.append(Figure(f"{name} perf script --itrace=b", perf, "s", "paths", perf / paths))
+    if name == "gzip":
+        figures += beside_perf(name, bundle, folder)
+    if name == "gcc":
+        figures += two_processes(name, bundle)
     return figures
 
 

@@ -9,11 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from ptweave.data import Times
+from ptweave.decode.expand import Expansion
+from ptweave.decode.flow import decode_flow
 from support import perf_case, perf_script
 from support.perf_case import CODE, SIZE, Scheduled, decoded, finish, ours, packet_ends, perfs, single
 from support.perf_writer import PerfWriter, When
 from support.reference_traces import FOLDER
 from support.timed_program import START, timed_run
+from support.trace_bundle import Decoded
 
 pytestmark = pytest.mark.skipif(not perf_script.available(), reason="no perf here (Debian package linux-perf)")
 
@@ -208,3 +212,20 @@ def test_a_real_recording_is_what_perf_printed_of_it(folder: Path, tmp_path: Pat
     found, made = ours(folder / "perf.data", folder / "sysroot", tmp_path / "run.ptw")
     assert found == expected
     assert made.bundle.ledger().check() == []
+
+
+def test_with_times_of_tsc_packets_only_the_same_flow_comes_without_libipt(tmp_path: Path) -> None:
+    """MTC is passed over: the path decoder needs libipt nowhere, and what ran is the same; the times are coarser."""
+    writer, machine, symfs = single(tmp_path, 21, steps=4000, cyc=False, per_cpu=False, have_sched_switch=0)
+    writer.auxtrace(bytes(machine.packets.data), reference=START, tid=100, cpu=-1)
+    finish(writer, machine, cpu=-1)
+    _, made = ours(writer.write(tmp_path / "perf.data"), symfs, tmp_path / "run.ptw")
+    moments = {}
+    for times in (Times.FULL, Times.TSC):
+        made.bundle.manifest.times = times
+        decode_flow(made.bundle)
+        ran = [int(ip) for part in Expansion(made.bundle).addresses(0) for ip in part]
+        assert ran == machine.executed[:len(ran)]
+        assert len(ran) > len(machine.executed) - 100
+        moments[times] = Decoded(made.bundle).table("clock").num_rows
+    assert moments[Times.FULL] > 2 * moments[Times.TSC] > 0

@@ -24,6 +24,13 @@ class State(StrEnum):
     COMPLETE = "complete"
 
 
+class Times(StrEnum):
+    """Which packets decoding takes times from."""
+
+    FULL = "full"  # all of them: TSC, MTC, TMA, CYC, CBR
+    TSC = "tsc"  # TSC packets only: coarser, and the path decoder can be used on recordings with MTC or exact times
+
+
 @dataclass
 class Cpu:
     """The processor the packets follow (libipt's errata are chosen by it), and what its timing packets mean.
@@ -100,6 +107,7 @@ class Manifest:
     clocks: Clocks = field(default_factory=Clocks)
     filters: list[Filter] = field(default_factory=list)  # address filters that were set; libipt follows them
     exact_time: bool = False  # times by branch, as perf tells them, instead of libipt's at the packets it has read
+    times: Times = Times.FULL  # as it was decoded last
     ticks: bool = False  # decode a `tick` event at every update of the time
     pid: int = 0
     status: int | None = None  # the target's wait status, as waitpid gives it
@@ -130,6 +138,7 @@ class Manifest:
             known = {f.name for f in fields(cls)}
             values = {name: value for name, value in raw.items() if name in known}
             values["state"] = State(raw["state"])
+            values["times"] = Times(raw.get("times", Times.FULL.value))
             cpu = dict(raw["cpu"])
             ebx, eax = cpu.pop("tsc_ratio", (0, 0))
             values["cpu"] = Cpu(**cpu, tsc_ratio=(int(ebx), int(eax)))

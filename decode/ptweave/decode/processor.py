@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ptweave.data.errors import BadInput
-from ptweave.data.manifest import MAX_FILTERS, FilterKind, Manifest
+from ptweave.data.manifest import MAX_FILTERS, FilterKind, Manifest, Times
 from ptweave.decode._ipt import ffi, lib
 
 FILTERS = {FilterKind.FILTER: lib.PTD_FILTER_FILTER, FilterKind.STOP: lib.PTD_FILTER_STOP}
@@ -26,9 +26,11 @@ def processor(manifest: Manifest) -> Any:
         if manifest.engine == "intel_pt" and known.vendor == "GenuineIntel":
             cpu.intel = 1
             cpu.family, cpu.model, cpu.stepping = known.family, known.model, known.stepping
-        cpu.mtc_freq, cpu.nom_freq = known.mtc_freq, known.nom_freq
-        cpu.cpuid_0x15_ebx, cpu.cpuid_0x15_eax = known.tsc_ratio
-        cpu.exact_time, cpu.ticks = manifest.exact_time, manifest.ticks
+        if manifest.times is Times.FULL:
+            cpu.exact_time = manifest.exact_time
+            cpu.mtc_freq, cpu.nom_freq = known.mtc_freq, known.nom_freq
+            cpu.cpuid_0x15_ebx, cpu.cpuid_0x15_eax = known.tsc_ratio
+        cpu.ticks = manifest.ticks
         for number, entry in enumerate(manifest.filters):
             cpu.filter_kind[number] = FILTERS[entry.kind]
             cpu.filter_first[number], cpu.filter_last[number] = entry.first, entry.last
@@ -40,5 +42,6 @@ def processor(manifest: Manifest) -> Any:
 def described(manifest: Manifest) -> dict[str, Any]:
     """All of a manifest that `processor` looks at."""
     return asdict(manifest.cpu) | {
-        "engine": manifest.engine, "exact_time": manifest.exact_time, "ticks": manifest.ticks,
+        "engine": manifest.engine, "exact_time": manifest.exact_time, "times": manifest.times.value,
+        "ticks": manifest.ticks,
         "filters": [asdict(entry) for entry in manifest.filters]}

@@ -14,6 +14,7 @@ EXAMPLES = """\
   ptweave decode --debug-dir ~/debug prog.ptw    # names from separate debug files
   ptweave decode -j 4 -v prog.ptw         # four processes; say what each step took
   ptweave decode --decoder libipt prog.ptw
+  ptweave decode --times tsc perf.ptw     # a large recording by perf: coarser times, several times faster
 """
 
 
@@ -30,6 +31,6 @@ def run(args: argparse.Namespace) -> int:
 
     files = debug_files(args)
     bundle = open_finished(args)
-    decode(bundle, jobs=args.jobs, decoder=args.decoder, files=files, quiet=args.quiet, verbose=args.verbose)
+    decode(bundle, args, files)
     report_losses(bundle, quiet=args.quiet)
     return int(Exit.INCOMPLETE if incomplete(bundle) else Exit.DONE)

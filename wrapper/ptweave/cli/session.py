@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ptweave.cli import say
 from ptweave.cli.options import output_path
 from ptweave.cli.progress import progress
-from ptweave.data import BadInput, Bundle, State
+from ptweave.data import BadInput, Bundle, State, Times
 from ptweave.wrapper.engines import Engine
 from ptweave.wrapper.supervisor import Options, Recording, record, repair
 
@@ -37,21 +37,24 @@ def open_finished(args: argparse.Namespace) -> Bundle:
     return bundle
 
 
-def decode(bundle: Bundle, *, jobs: int, decoder: str, files: DebugFiles | None, quiet: bool, verbose: bool) -> None:
-    """Packets, event lists and system calls to tables, with a progress line; `files` finds debug files."""
+def decode(bundle: Bundle, args: argparse.Namespace, files: DebugFiles | None) -> None:
+    """Packets, event lists and system calls to tables, as the options of `decode` and `wrap` say, with a progress line;
+    `files` finds debug files."""
     from ptweave.decode.flow import Decoder, decode_flow
     from ptweave.decode.syscalls import decode_syscalls
     from ptweave.decode.thunks import decode_thunks
 
     began = time.monotonic()
-    with progress("decode", quiet=quiet, unit="bytes") as advance:
-        report = decode_flow(bundle, advance, jobs=jobs, decoder=Decoder(decoder), files=files)
+    bundle.manifest.times = Times(args.times)
+    bundle.save_manifest()
+    with progress("decode", quiet=args.quiet, unit="bytes") as advance:
+        report = decode_flow(bundle, advance, jobs=args.jobs, decoder=Decoder(args.decoder), files=files)
         with report.step("system calls"):
             decode_syscalls(bundle)
         with report.step("thunks"):
             decode_thunks(bundle)
     _step(bundle, "decode", began)
-    if verbose:
+    if args.verbose:
         seconds = bundle.manifest.steps["decode"]
         say(f"decode: {report.decoder}, {report.jobs} process{'es' * (report.jobs > 1)}: "
             f"{report.trace_bytes / 1e6:.1f} MB of trace, {report.blocks / 1e6:.2f} M blocks, "

@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
             f"ptweave merge {bundle.path}")
     else:
         try:
-            decode(bundle, jobs=args.jobs, decoder=args.decoder, files=files, quiet=args.quiet, verbose=args.verbose)
+            decode(bundle, args, files)
             merge(bundle, calls=args.calls, quiet=args.quiet)
         except (PtweaveError, OSError) as error:
             # the target has run: its status is what the caller waits for
