@@ -160,10 +160,10 @@ FLOW = Table("flow", "a path executed", (
 
 CLOCK = Table("clock", "a moment known in a thread's flow", (
     _THREADS,
-    Column("seq", _I64, "blocks", "ordinal of the next block at that moment", delta=True, required=True),
-    Column("tsc", _U64, "ticks", "time stamp counter", delta=True, required=True), replace(_T, required=True),
+    Column("seq", _I64, "blocks", "ordinal of the next block at that moment", delta=True),
+    Column("tsc", _U64, "ticks", "time stamp counter", delta=True), _T,
     Column("before", _I32, "instructions", "instructions before that block that ran then already: 1, the branch that "
-           "led to it", required=True),
+           "led to it"),
 ), ("thread", "seq"))
 
 PT_EVENTS = Table("pt_events", "an event the decoder met between two blocks", (

@@ -37,7 +37,7 @@ from ptweave.decode.plan import Switch, Thread, switches_of
 from ptweave.decode.processor import described, processor
 from ptweave.decode.ranges import Range, cut, opened
 
-FORMAT = 3
+FORMAT = 4
 """Version of the task files."""
 
 DIGEST_SIZE = 8
@@ -280,7 +280,8 @@ class TaskWriter:
         self._path = path
         self._partial = path.with_name(f".{path.name}.{os.getpid()}")
         self._sink = pa.OSFile(str(self._partial), "wb")
-        options = pa.ipc.IpcWriteOptions(use_threads=False)  # not compressed: read soon, from memory, and removed
+        # compressed, so that a column is in memory of its own when it is read: a slice of one keeps no others alive
+        options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
         self._writer = pa.ipc.new_file(self._sink, _SCHEMA, options=options)
 
     def write(self, columns: dict[str, pa.Array]) -> None:
