@@ -11,9 +11,10 @@ import ctypes
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol
@@ -88,12 +89,14 @@ class Pool:
             jobs, multiprocessing.get_context("spawn"), _begin, (bundle.path, decoder.value, os.getpid()))
 
     def decode(self, task: Task, file: Path, moved: Callable[[int], None]) -> Future[None]:
-        future = self._executor.submit(_decode, task, file)
+        with _interrupts_held():
+            future = self._executor.submit(_decode, task, file)
         future.add_done_callback(lambda done: moved(task.bytes) if _succeeded(done) else None)
         return future
 
     def write(self, part: Part, folder: Path, clocks: Clocks) -> Future[None]:
-        return self._executor.submit(_write, part, folder, clocks)
+        with _interrupts_held():
+            return self._executor.submit(_write, part, folder, clocks)
 
     def wait(self, futures: set[Future[None]]) -> set[Future[None]]:
         done = wait(futures, return_when=FIRST_COMPLETED).done
@@ -116,6 +119,17 @@ class Pool:
                 if process.pid not in self._strangers:
                     process.kill()
         self._executor.shutdown(wait=True, cancel_futures=True)
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Ctrl-C waits. A process that is started meanwhile inherits that: it must not be stopped before it leaves Ctrl-C to
+    us."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def release_memory() -> None:
