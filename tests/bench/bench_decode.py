@@ -143,7 +143,7 @@ def beside_perf(name: str, bundle: Bundle, folder: Path) -> list[Figure]:
     imported = Bundle.open(run)
 
     def perf() -> float:
-        return cpu_of(["perf", "script", "--itrace=b", "-F", "ip", "-i", file, "--symfs", symfs])
+        return cpu_of(["perf", "script", "--itrace=b", "-i", file, "--symfs", symfs])
 
     def full() -> float:
         imported.manifest.times = Times.FULL

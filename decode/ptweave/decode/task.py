@@ -401,7 +401,9 @@ class Decoding:
         self._functions = _functions(decoder)
         self._sections = _Sections(self.code)
         self._cpu = processor(bundle.manifest)
-        self._switches = switches_of(read_sideband(bundle.sideband))
+        # where a thread's trace is of one space throughout there is nothing to switch to
+        self._switches = {stem: switches for stem, switches in switches_of(read_sideband(bundle.sideband)).items()
+                          if len(switches) > 1 or self._cpu.exact_time or stem.startswith("cpu-")}
         self._rows: Any = None
 
     def run(self, task: Task, file: Path, moved: Callable[[int], None] = lambda done: None) -> None:

@@ -123,8 +123,7 @@ class Pool:
 
 @contextmanager
 def _interrupts_held() -> Iterator[None]:
-    """Ctrl-C waits. A process that is started meanwhile inherits that: it must not be stopped before it leaves Ctrl-C to
-    us."""
+    """Ctrl-C waits. A process that is started meanwhile inherits that, and is not stopped before it ignores Ctrl-C."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
