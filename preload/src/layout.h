@@ -60,7 +60,6 @@
 #define PTW_GRANULE 16ull
 #define PTW_GRANULES (PTW_HEAP_SIZE / PTW_GRANULE)
 
-#define PTW_SYNC_OBJECTS (1u << 20)
 #define PTW_MAILBOX (1u << 16) /* pages asked back from a slot at a time */
 
 #define PTW_META 0x40000000000ull
@@ -73,8 +72,7 @@
 #define PTW_META_CHILDREN (PTW_META + (11ull << 20))     /* warden.c */
 #define PTW_META_SIGNALS (PTW_META + (12ull << 20))
 #define PTW_META_FILES (PTW_META + (13ull << 20))        /* struct ptw_mapping */
-#define PTW_META_SYNC (PTW_META + PTW_META_HEAD)                             /* struct ptw_sync [PTW_SYNC_OBJECTS] */
-#define PTW_META_OBJECTS (PTW_META_SYNC + PTW_SYNC_OBJECTS * 64ull)          /* the object table of objects.h */
+#define PTW_META_OBJECTS (PTW_META + PTW_META_HEAD)                          /* the object table of objects.h */
 #define PTW_META_UNITS (PTW_META_OBJECTS + (16ull << 20))                    /* struct ptw_unit [PTW_UNITS] */
 #define PTW_META_HEAPS (PTW_META_UNITS + PTW_UNITS * 16ull)                  /* struct ptw_heap [PTW_SLOTS] */
 #define PTW_META_READERS (PTW_META_HEAPS + PTW_SLOTS * 4096ull)              /* uint64_t [PTW_PAGES] */

@@ -10,6 +10,7 @@
 #define _GNU_SOURCE
 #include "life.h"
 
+#include "control.h"
 #include "pages.h"
 #include "process.h"
 #include "real.h"
@@ -23,6 +24,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+
+static uint32_t *life_word(struct ptw_slot *slot) { return (uint32_t *)&slot->life.__data.__lock; }
 
 static uint64_t all_but_faults(void) { return ~(1ull << (SIGSEGV - 1)); }
 
@@ -132,6 +135,8 @@ int ptw_life_create(pthread_t *thread, const pthread_attr_t *attributes, void *(
 	int error = ptw_slot_index == 0 ? ptw_warden_start() : 0;
 	if (error)
 		return error;
+	if (ptw_slot_index == 0)
+		ptw_control_init(); /* again: with the first thread glibc took the signal for itself */
 	reclaim_detached();
 	int index = ptw_slot_claim();
 	if (index < 0)
@@ -180,6 +185,7 @@ void *ptw_thread_begin(struct ptw_slot *slot)
 {
 	ptw_slot_index = (uint32_t)(slot - ptw_shared->slot);
 	slot->result = PTHREAD_CANCELED;
+	PTW_SYS(SYS_set_robust_list, slot->robust, slot->robust_size, 0, 0, 0, 0);
 	ptw_slot_live(slot);
 	ptw_pages_begin(slot);
 	ptw_process_resume();
@@ -201,8 +207,8 @@ void *ptw_thread_begin(struct ptw_slot *slot)
 static void __attribute__((noreturn)) main_ended(struct ptw_slot *slot)
 {
 	uint32_t alive;
-	__atomic_fetch_or(&slot->life.word, FUTEX_OWNER_DIED, __ATOMIC_RELEASE);
-	ptw_shared_wake(&slot->life.word, INT32_MAX);
+	__atomic_fetch_or(life_word(slot), FUTEX_OWNER_DIED, __ATOMIC_RELEASE);
+	ptw_shared_wake(life_word(slot), INT32_MAX);
 	while ((alive = __atomic_load_n(&ptw_shared->alive, __ATOMIC_ACQUIRE)) > 1)
 		ptw_shared_wait(&ptw_shared->alive, alive, NULL);
 	exit(0);
@@ -241,15 +247,19 @@ void ptw_life_exit11(int result)
 static int await_end(struct ptw_slot *slot, clockid_t clock, const struct timespec *until)
 {
 	for (;;) {
-		uint32_t word = __atomic_load_n(&slot->life.word, __ATOMIC_ACQUIRE);
+		uint32_t word = __atomic_load_n(life_word(slot), __ATOMIC_ACQUIRE);
 		if (word & FUTEX_OWNER_DIED)
 			return 0;
+		if (word == 0) { /* its creator is about to return */
+			ptw_sleep_ns(20000);
+			continue;
+		}
 		if (!(word & FUTEX_WAITERS)) {
-			__atomic_compare_exchange_n(&slot->life.word, &word, word | FUTEX_WAITERS, false,
+			__atomic_compare_exchange_n(life_word(slot), &word, word | FUTEX_WAITERS, false,
 						    __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 			continue;
 		}
-		if (ptw_wait_cancellable(&slot->life.word, word, clock, until) == -ETIMEDOUT)
+		if (ptw_wait_cancellable(life_word(slot), word, clock, until) == -ETIMEDOUT)
 			return ETIMEDOUT;
 	}
 }

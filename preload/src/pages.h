@@ -7,6 +7,7 @@
 PTW_HIDDEN void ptw_pages_start(void);
 PTW_HIDDEN void ptw_pages_begin(struct ptw_slot *slot);
 PTW_HIDDEN void ptw_pages_end(void);
+PTW_HIDDEN void ptw_pages_boundary(void);
 PTW_HIDDEN void ptw_pages_lend(struct ptw_slot *slot);
 PTW_HIDDEN void ptw_pages_lent(struct ptw_slot *slot);
 

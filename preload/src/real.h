@@ -83,6 +83,32 @@
 	X(pthread_getattr_np, NULL)                   \
 	X(getpid, NULL)                               \
 	X(getppid, NULL)                              \
+	X(pthread_mutex_init, NULL)                   \
+	X(pthread_mutex_destroy, NULL)                \
+	X(pthread_mutex_consistent, NULL)             \
+	X(pthread_spin_init, NULL)                    \
+	X(pthread_spin_destroy, NULL)                 \
+	X(pthread_cond_init, "GLIBC_2.3.2")           \
+	X(pthread_cond_destroy, "GLIBC_2.3.2")        \
+	X(pthread_rwlock_init, NULL)                  \
+	X(pthread_rwlock_destroy, NULL)               \
+	X(pthread_barrier_destroy, NULL)              \
+	X(sem_init, NULL)                             \
+	X(sem_destroy, NULL)                          \
+	X(sem_getvalue, NULL)                         \
+	X(pthread_once, NULL)                         \
+	X(call_once, NULL)                            \
+	X(mtx_init, NULL)                             \
+	X(mtx_destroy, NULL)                          \
+	X(cnd_init, NULL)                             \
+	X(cnd_destroy, NULL)                          \
+	X(sigaction, NULL)                            \
+	X(signal, NULL)                               \
+	X(__sysv_signal, NULL)                        \
+	X(sigprocmask, NULL)                          \
+	X(pthread_sigmask, NULL)                      \
+	X(sigsuspend, NULL)                           \
+	X(sigaltstack, NULL)                          \
 	/* newer than the rest: absent in older libraries, and then nobody calls them */ \
 	X(pthread_mutex_clocklock, NULL)              \
 	X(pthread_cond_clockwait, NULL)               \
@@ -92,6 +118,7 @@
 	X(sem_clockwait, NULL)
 
 int dlclose(void *);
+void (*__sysv_signal(int, void (*)(int)))(int);
 int _IO_file_doallocate(void *);
 
 struct ptw_real {

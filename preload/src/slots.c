@@ -4,13 +4,23 @@
 #include "slots.h"
 
 #include "handshake.h"
+#include "real.h"
 
 #include <errno.h>
-#include <stddef.h>
 #include <string.h>
 
 __thread uint32_t ptw_slot_index __attribute__((tls_model("initial-exec")));
 bool ptw_process_mode;
+
+void ptw_slot_prepare(struct ptw_slot *slot)
+{
+	pthread_mutexattr_t attributes;
+	pthread_mutexattr_init(&attributes);
+	pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+	pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+	GLIBC(pthread_mutex_init)(&slot->life, &attributes);
+	pthread_mutexattr_destroy(&attributes);
+}
 
 /* What a thread that ended leaves behind: cleared when the slot is claimed again, so that late readers see its end. */
 static void wipe(struct ptw_slot *slot)
@@ -18,6 +28,7 @@ static void wipe(struct ptw_slot *slot)
 	uint32_t generation = slot->generation + 1;
 	memset(slot, 0, sizeof *slot);
 	slot->generation = generation;
+	ptw_slot_prepare(slot);
 }
 
 int ptw_slot_claim(void)
@@ -65,11 +76,5 @@ int ptw_slot_of(pthread_t thread)
 void ptw_slot_live(struct ptw_slot *slot)
 {
 	slot->pid = (uint32_t)ptw_gettid();
-	slot->robust.next = (uint64_t)&slot->life.next;
-	slot->robust.futex_offset = offsetof(struct ptw_owned, word);
-	slot->robust.pending = 0;
-	slot->life.next = (uint64_t)&slot->robust.next;
-	slot->life.prev = (uint64_t)&slot->robust.next;
-	__atomic_fetch_or(&slot->life.word, slot->pid, __ATOMIC_RELEASE); /* a joiner may have set FUTEX_WAITERS */
-	PTW_SYS(SYS_set_robust_list, &slot->robust, sizeof slot->robust, 0, 0, 0, 0);
+	GLIBC(pthread_mutex_lock)(&slot->life);
 }

@@ -5,7 +5,7 @@
  * Slot 0 is the main thread. A slot belongs to one thread from pthread_create until the thread has ended and was
  * joined (or was detached). All of it lies in memory every process maps; who writes a field is said beside it.
  *
- * A thread's life is a robust futex: its word holds the thread's tid, and the kernel marks it when the process dies, of
+ * A thread's life is a robust mutex that it locks and never unlocks: the kernel marks its word when the process dies, of
  * whatever cause. Nobody needs to be told.
  */
 #ifndef PTW_SLOTS_H
@@ -24,28 +24,14 @@ enum ptw_slot_state {
 	PTW_SLOT_ENDED, /* by itself: its start routine returned, or it left by pthread_exit or cancellation */
 };
 
-/* A word the kernel marks when its owner dies; linked into the owner's robust list. */
-struct ptw_owned {
-	uint64_t next; /* address of another's `next`; of the head's at the end */
-	uint64_t prev;
-	uint32_t word; /* tid of the owner, FUTEX_WAITERS, FUTEX_OWNER_DIED */
-	uint32_t zero;
-};
-
-/* The kernel's struct robust_list_head. */
-struct ptw_robust_head {
-	uint64_t next;
-	int64_t futex_offset;
-	uint64_t pending;
-};
-
 struct ptw_slot {
-	struct ptw_owned life;
-	struct ptw_robust_head robust; /* only its own thread and the kernel */
+	pthread_mutex_t life; /* robust; locked by its thread, for good */
 	uint32_t state;                /* enum ptw_slot_state */
 	uint32_t pid;                  /* of the process, and its tid */
 	uint32_t helper;               /* futex: the tid that made the process; 0 once it is gone (the kernel's doing) */
 	uint32_t helper_tid;
+	uint64_t robust; /* list of the thread's robust mutexes, and its size, as glibc registered it */
+	uint64_t robust_size;
 	uint32_t detached;
 	uint32_t joined;               /* somebody waits to join, or has */
 	uint32_t creator;              /* slot */
@@ -86,7 +72,7 @@ struct ptw_meta {
 	uint32_t segments_lock;
 	uint32_t open_lock;
 	uint32_t files_lock;
-	uint32_t sync_lock;
+	uint32_t once_lock;
 	uint64_t open_used; /* bytes of the untracked heap ever given out */
 	struct ptw_slot slot[PTW_SLOTS];
 };
@@ -101,6 +87,9 @@ static inline struct ptw_slot *ptw_slot(void) { return &ptw_shared->slot[ptw_slo
 /* This process is one of a program in process mode (and its memory is set up). */
 extern PTW_HIDDEN bool ptw_process_mode;
 
+/* Make its life one that can be begun. */
+PTW_HIDDEN void ptw_slot_prepare(struct ptw_slot *slot);
+
 /* Claim a free slot; -EAGAIN when all are in use. */
 PTW_HIDDEN int ptw_slot_claim(void);
 PTW_HIDDEN void ptw_slot_free(uint32_t index);
@@ -108,13 +97,13 @@ PTW_HIDDEN void ptw_slot_free(uint32_t index);
 /* The slot of a thread that can still be named; -1 none. */
 PTW_HIDDEN int ptw_slot_of(pthread_t thread);
 
-/* Register the calling thread's robust list, with its life in it. */
+/* The calling thread's life begins: its robust list must be registered. */
 PTW_HIDDEN void ptw_slot_live(struct ptw_slot *slot);
 
 /* True once the thread's process is gone. */
 static inline bool ptw_slot_gone(const struct ptw_slot *slot)
 {
-	return (__atomic_load_n(&slot->life.word, __ATOMIC_ACQUIRE) & FUTEX_OWNER_DIED) != 0;
+	return ((uint32_t)__atomic_load_n(&slot->life.__data.__lock, __ATOMIC_ACQUIRE) & FUTEX_OWNER_DIED) != 0;
 }
 
 #endif

@@ -9,6 +9,7 @@
  *    with nothing but registers.
  *  - glibc put the control block into the creator's list of threads. It is taken out again: the list's head is of one
  *    process, its links lie in shared memory, and every process makes threads.
+ *  - The kernel forgets the list of robust mutexes at a clone: it is registered again.
  *  - start_thread reads the locale with all signals blocked; a page that is closed then would kill. So that is done
  *    once before, by the creator.
  */
@@ -100,6 +101,7 @@ static __attribute__((noinline)) void *proceed(struct ptw_slot *slot)
 		flags |= CLONE_PARENT; /* all are children of the main process */
 	uint32_t tid = (uint32_t)PTW_SYS(SYS_set_tid_address, &slot->helper, 0, 0, 0, 0, 0);
 	slot->helper_tid = tid;
+	PTW_SYS(SYS_get_robust_list, 0, &slot->robust, &slot->robust_size, 0, 0, 0);
 	__atomic_store_n(&slot->helper, tid, __ATOMIC_RELEASE);
 	clone_and_leave(slot, flags);
 	return ptw_thread_begin(slot);

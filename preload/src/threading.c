@@ -3,12 +3,14 @@
 #define _GNU_SOURCE
 #include "threading.h"
 
+#include "dispositions.h"
 #include "handshake.h"
 #include "heap.h"
 #include "libc_locks.h"
 #include "life.h"
 #include "pages.h"
 #include "process.h"
+#include "psync.h"
 #include "real.h"
 #include "segments.h"
 #include "spawn.h"
@@ -30,6 +32,11 @@ static void use_ours(void)
 	ptw_threading.thrd_join = ptw_life_join11;
 	ptw_threading.thrd_detach = ptw_life_detach11;
 	ptw_threading.thrd_exit = ptw_life_exit11;
+	ptw_threading.pthread_cancel = ptw_control_cancel;
+	ptw_threading.pthread_kill = ptw_control_kill;
+	ptw_psync_mutex_use(&ptw_threading);
+	ptw_psync_cond_use(&ptw_threading);
+	ptw_psync_other_use(&ptw_threading);
 }
 
 static bool single_threaded(void)
@@ -69,7 +76,11 @@ bool ptw_threading_begin(void)
 		slot->stack = PTW_REGION + PTW_STACK_MARGIN;
 		slot->stack_size = PTW_STACK_AREA - PTW_STACK_MARGIN;
 		slot->open_from = slot->open_to = slot->stack + slot->stack_size;
+		ptw_slot_prepare(slot);
 		ptw_slot_live(slot);
+		slot->result = PTHREAD_CANCELED;
+		ptw_control_init();
+		ptw_dispositions_init();
 		ptw_threads_share();
 		use_ours();
 		ptw_process_mode = true;
