@@ -42,6 +42,9 @@ enum ptw_operation {
 	PTW_FORK = 30,
 	PTW_DETACH = 31,
 	PTW_COND_RELOCK = 32,
+	PTW_ACCESS_READ = 33,
+	PTW_ACCESS_WRITE = 34,
+	PTW_ACCESS_END = 35,
 	PTW_OPERATIONS, /* one more than the last */
 };
 

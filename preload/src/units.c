@@ -151,3 +151,25 @@ bool ptw_units_extend(uint32_t first, uint32_t count, uint32_t wanted)
 	ptw_unlock(&ptw_shared->units_lock);
 	return done;
 }
+
+bool ptw_units_known(uint32_t unit) { return unit < __atomic_load_n(&bins->top, __ATOMIC_ACQUIRE); }
+
+void ptw_units_cut(uint32_t first, uint32_t count)
+{
+	uint32_t head = first;
+	while (head > 0 && ptw_units[head].kind == PTW_UNIT_NEVER)
+		head--;
+	if (ptw_units[head].kind != PTW_UNIT_RUN)
+		return;
+	uint32_t run = ptw_units[head].run, before = first - head;
+	if (before + count > run)
+		return;
+	uint32_t after = run - before - count;
+	if (after) {
+		ptw_units[first + count].run = after;
+		ptw_units[first + count].kind = PTW_UNIT_RUN;
+	}
+	if (before)
+		ptw_units[head].run = before;
+	ptw_units_give(first, count);
+}

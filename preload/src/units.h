@@ -37,8 +37,14 @@ static inline uint64_t ptw_unit_address(uint32_t unit) { return PTW_HEAP + unit 
 /* A run of `count` units; UINT32_MAX when there is no room. With `zeroed`, all bytes are zeros. */
 PTW_HIDDEN uint32_t ptw_units_take(uint32_t count, bool zeroed);
 
-/* Give back `count` units from `first`, which may be any part of a run. */
+/* Give back a run, or its `count` last units when its length was corrected before. */
 PTW_HIDDEN void ptw_units_give(uint32_t first, uint32_t count);
+
+/* Give back units that are any part of one run: what is left of it stays a run, or two. */
+PTW_HIDDEN void ptw_units_cut(uint32_t first, uint32_t count);
+
+/* Units up to this one were given out some time. */
+PTW_HIDDEN bool ptw_units_known(uint32_t unit);
 
 /* Make a run longer where it lies. */
 PTW_HIDDEN bool ptw_units_extend(uint32_t first, uint32_t count, uint32_t wanted);
