@@ -2,7 +2,7 @@
 /*
  * What libtthread logs: operations, records, and the header of a list file.
  *
- * Mirrors data/ptweave/data/evl.py, where the fields are explained. A test keeps the two equal.
+ * Records from PTW_ACCESS_READ on are accesses, and begin no thunk. Mirrors data/ptweave/data/evl.py, where the fields are explained. A test keeps the two equal.
  */
 #ifndef PTW_EVENT_H
 #define PTW_EVENT_H
