@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from support.modes import MODES, NATIVE, Mode, TimedOut, run
+from support.modes import MODES, NATIVE, Mode, Ran, TimedOut, run
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "tests" / "conformance"
@@ -45,9 +45,25 @@ def compile_promise(source: Path, folder: Path) -> Path:
     return out
 
 
+class Oracle:
+    """Compiles each program once and runs it once as it is."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._ran: dict[Path, Ran] = {}
+
+    def program(self, source: Path) -> Path:
+        return compile_promise(source, self.folder)
+
+    def native(self, source: Path) -> Ran:
+        if source not in self._ran:
+            self._ran[source] = run(NATIVE, self.folder, [self.program(source)], timeout=TIMEOUT, name="native")
+        return self._ran[source]
+
+
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("conformance")
+def oracle(tmp_path_factory: pytest.TempPathFactory) -> Oracle:
+    return Oracle(tmp_path_factory.mktemp("conformance"))
 
 
 def test_there_are_enough_promises() -> None:
@@ -63,12 +79,11 @@ def test_each_program_says_which_promise_it_keeps() -> None:
 
 @pytest.mark.parametrize("mode", MODES, ids=str)
 @pytest.mark.parametrize("source", PROGRAMS, ids=lambda path: path.stem)
-def test_promise_is_kept(source: Path, mode: Mode, folder: Path, tmp_path: Path) -> None:
-    program = compile_promise(source, folder)
-    native = run(NATIVE, tmp_path, [program], timeout=TIMEOUT, name="native")
+def test_promise_is_kept(source: Path, mode: Mode, oracle: Oracle, tmp_path: Path) -> None:
+    native = oracle.native(source)
     assert (native.status, native.err) == (expected_status(source), "")
     if mode is not NATIVE:
-        ran = run(mode, tmp_path, [program], timeout=TIMEOUT)
+        ran = run(mode, tmp_path, [oracle.program(source)], timeout=TIMEOUT)
         assert (ran.status, ran.out, ran.err) == (native.status, native.out, "")
 
 
@@ -92,7 +107,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("code", BROKEN, ids=BROKEN.values())
-def test_a_broken_promise_is_noticed(code: str, folder: Path, tmp_path: Path) -> None:
+def test_a_broken_promise_is_noticed(code: str, oracle: Oracle, tmp_path: Path) -> None:
     """A preloaded library that breaks one promise; the program for that promise does not end as it should."""
     library = tmp_path / "broken.so"
     (tmp_path / "broken.c").write_text(
@@ -100,9 +115,8 @@ def test_a_broken_promise_is_noticed(code: str, folder: Path, tmp_path: Path) ->
         f"#include <unistd.h>\n{code}\n")
     subprocess.run(["gcc", "-shared", "-fPIC", "-w", "-o", library, tmp_path / "broken.c"], check=True)
     source = FOLDER / f"{BROKEN[code]}.c"
-    program = compile_promise(source, folder)
-    native = run(NATIVE, tmp_path, [program], timeout=TIMEOUT)
-    broken = run(Mode("broken", traced=False), tmp_path, ["env", f"LD_PRELOAD={library}", program], timeout=TIMEOUT)
+    native = oracle.native(source)
+    broken = run(NATIVE, tmp_path, ["env", f"LD_PRELOAD={library}", oracle.program(source)], timeout=TIMEOUT)
     assert (broken.status, broken.out, broken.err) != (native.status, native.out, native.err)
 
 
