@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,21 +25,27 @@ TIMEOUT = 60
 class Mode:
     """One way to run a program. `traced`: under libtthread, with a ControlServer for its supervisor.
 
-    `environment` is what the mode needs besides.
+    `access` is held or exact where accesses of memory are recorded, `view` shared or private.
     """
 
     name: str
     traced: bool = True
-    environment: tuple[tuple[str, str], ...] = ()
+    access: str = ""
+    view: str = ""
 
     def __str__(self) -> str:
         return self.name
 
+    def environment(self) -> dict[str, str]:
+        """What libtthread is told by the environment, besides the server's own variables."""
+        if not self.access:
+            return {}
+        return {"PTWEAVE_THREADS": "process", "PTWEAVE_VIEW": self.view, "PTWEAVE_ACCESS": self.access}
+
 
 def process_mode(access: str, view: str) -> Mode:
     """Threads as processes; `access` held or exact, `view` shared or private."""
-    return Mode(f"process {access} {view}", environment=(
-        ("PTWEAVE_THREADS", "process"), ("PTWEAVE_VIEW", view), ("PTWEAVE_ACCESS", access)))
+    return Mode(f"process {access} {view}", access=access, view=view)
 
 
 NATIVE = Mode("native", traced=False)
@@ -73,7 +79,7 @@ def _end_group(process: subprocess.Popen[bytes]) -> None:
 
 
 def run(mode: Mode, folder: Path, argv: Sequence[str | Path], *, timeout: float = TIMEOUT, stdin: Path | None = None,
-        cwd: Path | None = None, name: str = "run.ptw") -> Ran:
+        cwd: Path | None = None, env: Mapping[str, str] | None = None, name: str = "run.ptw") -> Ran:
     """Run a program to its end; output goes through files in `folder`, so no pipe can block it.
 
     Raises TimedOut.
@@ -82,7 +88,8 @@ def run(mode: Mode, folder: Path, argv: Sequence[str | Path], *, timeout: float 
     out, err = folder / f"{name}.out", folder / f"{name}.err"
     with (stdin or Path(os.devnull)).open("rb") as zero, out.open("wb") as one, err.open("wb") as two:
         if not mode.traced:
-            process = subprocess.Popen(words, stdin=zero, stdout=one, stderr=two, cwd=cwd, process_group=0)
+            process = subprocess.Popen(words, stdin=zero, stdout=one, stderr=two, cwd=cwd, process_group=0,
+                                       env={**os.environ, **(env or {})})
             try:
                 process.wait(timeout)
             except subprocess.TimeoutExpired:
@@ -93,7 +100,7 @@ def run(mode: Mode, folder: Path, argv: Sequence[str | Path], *, timeout: float 
         server = ControlServer(bundle, Threads())
         try:
             process = subprocess.Popen(words, stdin=zero, stdout=one, stderr=two, cwd=cwd, process_group=0, env={
-                **os.environ, **dict(mode.environment), **server.environment()})
+                **os.environ, **(env or {}), **mode.environment(), **server.environment()})
             try:
                 serve(server, lambda: process.poll() is not None, timeout)
             except AssertionError:
