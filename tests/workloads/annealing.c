@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Simulated annealing of a netlist: SIZE elements on a grid, five wires from each; pairs change places where that makes
- * the wires shorter, or by chance while it is hot.
+ * the wires much shorter, or by chance while it is hot.
  *
  * Every step has two halves. In the first, each thread judges its share of the step's pairs and only reads where
  * elements are. In the second, it moves those that were accepted, and moves the weight of each between two regions,
@@ -57,7 +57,7 @@ static void judge(int step, long i)
 	pair(step, i, &left, &right);
 	long gain = cost_at(left, left->place) + cost_at(right, right->place) - cost_at(left, right->place) -
 		    cost_at(right, left->place);
-	accepted[i] = gain > 0 || (long)(next_random(&state) % 100) < 20 - step * 3;
+	accepted[i] = gain > WIRES * width * 3 / 4 || (long)(next_random(&state) % 200) < STEPS - step;
 }
 
 static struct region *region_of(long place) { return &regions[place * REGIONS / size]; }
