@@ -58,7 +58,7 @@ LOCK_OVER_NATIVE_NS = 1000.0
 
 @dataclass
 class Timed:
-    """Runs a command in a mode; a call gives its seconds. `out`: what it printed last; `bytes`: the sizes of its logs."""
+    """Runs a command in a mode; a call gives its seconds. `out` is what it printed last, `bytes` its logs' sizes."""
 
     mode: Mode
     argv: Sequence[str]

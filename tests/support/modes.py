@@ -42,6 +42,10 @@ class Mode:
             return {}
         return {"PTWEAVE_THREADS": "process", "PTWEAVE_VIEW": self.view, "PTWEAVE_ACCESS": self.access}
 
+    def options(self) -> list[str]:
+        """The same as options of `ptweave record`."""
+        return ["--threads", "process", "--view", self.view, "--access", self.access] if self.access else []
+
 
 def process_mode(access: str, view: str) -> Mode:
     """Threads as processes; `access` held or exact, `view` shared or private."""
