@@ -35,9 +35,12 @@ static long reader_behind_writer(int kind)
 	wrote = 0;
 	pthread_rwlock_rdlock(&lock);
 	pthread_t writer = start(write_it, NULL);
-	sleep_ms(30);
-	long result = (long)in_thread(read_it, NULL);
-	PROMISE(!wrote);
+	long result = 0;
+	for (int i = 0; i < 10 && result == 0; i++) { /* the writer may not wait yet */
+		sleep_ms(10);
+		result = (long)in_thread(read_it, NULL);
+		PROMISE(!wrote);
+	}
 	pthread_rwlock_unlock(&lock);
 	join(writer);
 	PROMISE(wrote && pthread_rwlock_destroy(&lock) == 0);

@@ -79,6 +79,33 @@ def test_native_output_is_deterministic(inputs: Inputs, name: str) -> None:
     assert len({native(inputs.argv(name, threads, engine=True)) for threads in THREADS for _ in range(3)}) == 1
 
 
+FLIPPING = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <unistd.h>
+ssize_t write(int fd, const void *data, size_t size)
+{
+	static ssize_t (*real)(int, const void *, size_t);
+	char bytes[size + 1];
+	if (!real)
+		real = (ssize_t (*)(int, const void *, size_t))dlsym(RTLD_NEXT, "write");
+	__builtin_memcpy(bytes, data, size);
+	bytes[size / 2] ^= fd == 1;
+	return real(fd, bytes, size);
+}
+"""
+
+
+def test_one_wrong_bit_is_noticed(inputs: Inputs, tmp_path: Path) -> None:
+    """The control: a preloaded library that changes one bit of what is written."""
+    (tmp_path / "flip.c").write_text(FLIPPING)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", tmp_path / "flip.so", tmp_path / "flip.c"], check=True)
+    argv = inputs.argv("pigz", 2, engine=True)
+    for mode in MODES:
+        wrong = run(mode, tmp_path, ["env", f"LD_PRELOAD={tmp_path}/flip.so", *argv], name=f"{mode.traced}.ptw")
+        assert wrong.status == 0 and wrong.out and digest(wrong.out) != native(argv)
+
+
 @pytest.mark.timeout(TIMEOUT * RUNS * len(THREADS))
 @pytest.mark.parametrize("mode", [mode for mode in MODES if mode.traced], ids=str)
 @pytest.mark.parametrize("name", NAMES)
