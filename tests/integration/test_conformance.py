@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from support.modes import MODES, NATIVE, Mode, Ran, TimedOut, run
+from support.modes import MODES, NATIVE, NOT_BUILT, TRACED, Mode, Ran, TimedOut, process_mode, run
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "tests" / "conformance"
@@ -68,6 +68,12 @@ def oracle(tmp_path_factory: pytest.TempPathFactory) -> Oracle:
 
 def test_there_are_enough_promises() -> None:
     assert len(PROGRAMS) >= LEAST
+
+
+def test_every_mode_is_run_or_has_a_reason_not_to_be() -> None:
+    ways = {process_mode(access, view) for access in ("held", "exact") for view in ("shared", "private")}
+    assert {NATIVE, TRACED} | ways == {*MODES, *NOT_BUILT} and not {*MODES} & {*NOT_BUILT}
+    assert all(NOT_BUILT.values())
 
 
 def test_each_program_says_which_promise_it_keeps() -> None:
