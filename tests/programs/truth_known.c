@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { PAGE = 4096 };
 
@@ -54,6 +55,18 @@ static void *first(void *argument)
 	return NULL;
 }
 
+static void through_the_kernel(int thread, int epoch)
+{
+	char *to = global + 3 * PAGE + 1000;
+	int ends[2];
+	if (pipe(ends) || write(ends[1], global + 2 * PAGE + 50, 40) != 40 || read(ends[0], to, 2000) != 40)
+		abort();
+	tell(thread, epoch, 'r', global + 2 * PAGE + 50, 40), tell(thread, epoch, 's', to, 40);
+	if (write(ends[1], from.bytes, 5) != 5 || read(ends[0], to, 2000) != 5)
+		abort();
+	tell(thread, epoch, 'w', to, 5);
+}
+
 static void *second(void *unused)
 {
 	to = from;
@@ -71,6 +84,7 @@ static void *second(void *unused)
 	pthread_mutex_unlock(&mutex);
 	wide += 1;
 	tell(2, 2, 'r', &wide, 16), tell(2, 2, 'w', &wide, 1);
+	through_the_kernel(2, 2);
 	return unused;
 }
 

@@ -56,13 +56,13 @@ class Truth:
     regions: Array
     rows: Array
 
-    def tracked(self) -> Array:
-        """The rows of pages that are somebody's promise."""
+    def tracked(self, *, own_stacks: bool = True) -> Array:
+        """The rows of pages that are somebody's promise; without `own_stacks`, less a thread's accesses of its own."""
         keep = np.ones(len(self.rows), bool)
         for region in self.regions:
             if int(region["kind"]) in UNTRACKED:
                 keep &= (self.rows["page"] < region["start"]) | (self.rows["page"] >= region["end"])
-        return self.rows[keep]
+        return self.rows[keep if own_stacks else keep & ~self.on_own_stack(self.rows)]
 
     def on_own_stack(self, rows: Array) -> Array:
         """Of each row, whether its page lies in the stack of the thread that accessed it."""
@@ -89,11 +89,11 @@ def read_truth(path: Path) -> Truth:
 
 
 def compile_runtime(folder: Path) -> Path:
-    """truth.o."""
+    """One object file of the runtime's sources."""
     out = folder / "truth.o"
     if not out.exists():
-        subprocess.run(["gcc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-ftls-model=initial-exec", "-c",
-                        "-o", out, RUNTIME / "truth.c"], check=True)
+        subprocess.run(["gcc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-ftls-model=initial-exec", "-r",
+                        "-nostdlib", "-o", out, *sorted(RUNTIME.glob("*.c"))], check=True)
     return out
 
 

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Runtime of the truth checker: the callbacks that -fsanitize=thread compiles into every access, the C library's
- * functions that access memory in the program's name, and the calls that end an epoch. A call of NAME in the program's
- * object file is made one of truth_NAME, for each that is here, before it is linked.
+ * Runtime of the truth checker: epochs, threads, and the file. A program is compiled with -fsanitize=thread and linked
+ * with this and calls.c in place of the sanitizer's runtime.
  *
  * Nothing here uses memory that a library under test could track: the file is mapped shared by a direct system call,
- * a thread's tables too, and the only thread-local variable is a pointer to them. Not instrumented: what libc does on
- * its own account (stdio, the allocator), and the stack's own traffic (spilled registers, return addresses).
+ * a thread's tables too, and the only thread-local variables are a pointer to them and a flag.
  */
 #define _GNU_SOURCE
+#include "core.h"
 #include "truth.h"
 
 #include <elf.h>
@@ -170,7 +169,7 @@ static void set_bits(uint64_t *bits, uint64_t from, uint64_t count)
 	}
 }
 
-static void note(const volatile void *where, uint64_t size, bool write)
+void core_note(const volatile void *where, uint64_t size, enum core_how how)
 {
 	struct self *me = self;
 	uint64_t address = (uint64_t)where;
@@ -181,182 +180,14 @@ static void note(const volatile void *where, uint64_t size, bool write)
 		uint64_t here = size < TRUTH_PAGE - offset ? size : TRUTH_PAGE - offset;
 		if (!me->last || me->last->address != address - offset)
 			me->last = lookup(me, address - offset);
-		if (write && !me->last->snapshot) {
+		if (how != READ && !me->last->snapshot) {
 			memcpy(me->last->before, (void *)(address - offset), TRUTH_PAGE);
 			me->last->snapshot = 1;
 		}
-		set_bits(write ? me->last->write : me->last->read, offset, here);
+		if (how != PREPARE)
+			set_bits(how == WRITE ? me->last->write : me->last->read, offset, here);
 		address += here, size -= here;
 	}
-}
-
-#define EXPORT __attribute__((visibility("default")))
-
-#define ACCESS(size)                                                                                \
-	EXPORT void __tsan_read##size(void *at) { note(at, size, false); }                          \
-	EXPORT void __tsan_write##size(void *at) { note(at, size, true); }                          \
-	EXPORT void __tsan_volatile_read##size(void *at) { note(at, size, false); }                 \
-	EXPORT void __tsan_volatile_write##size(void *at) { note(at, size, true); }                 \
-	EXPORT void __tsan_unaligned_read##size(void *at) { note(at, size, false); }                \
-	EXPORT void __tsan_unaligned_write##size(void *at) { note(at, size, true); }
-ACCESS(1)
-ACCESS(2)
-ACCESS(4)
-ACCESS(8)
-ACCESS(16)
-
-EXPORT void __tsan_read_range(void *at, size_t size) { note(at, size, false); }
-EXPORT void __tsan_write_range(void *at, size_t size) { note(at, size, true); }
-EXPORT void __tsan_vptr_update(void **at, void *value) { note(at, sizeof value, true); }
-EXPORT void __tsan_vptr_read(void **at) { note(at, sizeof *at, false); }
-EXPORT void __tsan_func_entry(void *caller) { (void)caller; }
-EXPORT void __tsan_func_exit(void) {}
-EXPORT void __tsan_init(void) {}
-
-#define BOTH(at) (note(at, sizeof *(at), false), note(at, sizeof *(at), true))
-
-#define FETCH(bits, name)                                                                                      \
-	EXPORT uint##bits##_t __tsan_atomic##bits##_fetch_##name(volatile uint##bits##_t *at,                  \
-								 uint##bits##_t value, int order)              \
-	{                                                                                                      \
-		(void)order;                                                                                   \
-		BOTH(at);                                                                                      \
-		return __atomic_fetch_##name(at, value, __ATOMIC_SEQ_CST);                                     \
-	}
-
-#define ATOMIC(bits)                                                                                           \
-	EXPORT uint##bits##_t __tsan_atomic##bits##_load(const volatile uint##bits##_t *at, int order)         \
-	{                                                                                                      \
-		(void)order;                                                                                   \
-		note(at, sizeof *at, false);                                                                   \
-		return __atomic_load_n(at, __ATOMIC_SEQ_CST);                                                  \
-	}                                                                                                      \
-	EXPORT void __tsan_atomic##bits##_store(volatile uint##bits##_t *at, uint##bits##_t value, int order)  \
-	{                                                                                                      \
-		(void)order;                                                                                   \
-		note(at, sizeof *at, true);                                                                    \
-		__atomic_store_n(at, value, __ATOMIC_SEQ_CST);                                                 \
-	}                                                                                                      \
-	EXPORT uint##bits##_t __tsan_atomic##bits##_exchange(volatile uint##bits##_t *at,                      \
-							     uint##bits##_t value, int order)                  \
-	{                                                                                                      \
-		(void)order;                                                                                   \
-		BOTH(at);                                                                                      \
-		return __atomic_exchange_n(at, value, __ATOMIC_SEQ_CST);                                       \
-	}                                                                                                      \
-	EXPORT int __tsan_atomic##bits##_compare_exchange_strong(volatile uint##bits##_t *at,                  \
-								 uint##bits##_t *expected,                     \
-								 uint##bits##_t value, int order, int failed)  \
-	{                                                                                                      \
-		(void)order, (void)failed;                                                                     \
-		BOTH(at);                                                                                      \
-		return __atomic_compare_exchange_n(at, expected, value, false, __ATOMIC_SEQ_CST,               \
-						   __ATOMIC_SEQ_CST);                                          \
-	}                                                                                                      \
-	EXPORT int __tsan_atomic##bits##_compare_exchange_weak(volatile uint##bits##_t *at,                    \
-							       uint##bits##_t *expected, uint##bits##_t value, \
-							       int order, int failed)                          \
-	{                                                                                                      \
-		return __tsan_atomic##bits##_compare_exchange_strong(at, expected, value, order, failed);      \
-	}                                                                                                      \
-	FETCH(bits, add)                                                                                       \
-	FETCH(bits, sub)                                                                                       \
-	FETCH(bits, and)                                                                                       \
-	FETCH(bits, or)                                                                                        \
-	FETCH(bits, xor)                                                                                       \
-	FETCH(bits, nand)
-ATOMIC(8)
-ATOMIC(16)
-ATOMIC(32)
-ATOMIC(64)
-
-EXPORT void __tsan_atomic_thread_fence(int order) { (void)order, __atomic_thread_fence(__ATOMIC_SEQ_CST); }
-EXPORT void __tsan_atomic_signal_fence(int order) { (void)order, __atomic_signal_fence(__ATOMIC_SEQ_CST); }
-
-/* --- the C library's accesses in the program's name -------------------------------------------------------------- */
-
-#define WRAP(type, name, parameters)    \
-	type truth_##name parameters;   \
-	EXPORT type truth_##name parameters
-
-WRAP(void *, memcpy, (void *to, const void *from, size_t size))
-{
-	note(from, size, false), note(to, size, true);
-	return memcpy(to, from, size);
-}
-
-WRAP(void *, memmove, (void *to, const void *from, size_t size))
-{
-	note(from, size, false), note(to, size, true);
-	return memmove(to, from, size);
-}
-
-WRAP(void *, memset, (void *to, int value, size_t size))
-{
-	note(to, size, true);
-	return memset(to, value, size);
-}
-
-/* Up to the first difference: what must be read. */
-WRAP(int, memcmp, (const void *left, const void *right, size_t size))
-{
-	const unsigned char *a = left, *b = right;
-	size_t same = 0;
-	while (same < size && a[same] == b[same])
-		same++;
-	same += same < size;
-	note(left, same, false), note(right, same, false);
-	return memcmp(left, right, size);
-}
-
-WRAP(void *, memchr, (const void *in, int value, size_t size))
-{
-	void *found = memchr(in, value, size);
-	note(in, found ? (size_t)((char *)found - (const char *)in) + 1 : size, false);
-	return found;
-}
-
-WRAP(size_t, strlen, (const char *text))
-{
-	size_t length = strlen(text);
-	note(text, length + 1, false);
-	return length;
-}
-
-WRAP(int, strcmp, (const char *left, const char *right))
-{
-	size_t same = 0;
-	while (left[same] && left[same] == right[same])
-		same++;
-	note(left, same + 1, false), note(right, same + 1, false);
-	return strcmp(left, right);
-}
-
-WRAP(char *, strcpy, (char *to, const char *from))
-{
-	size_t size = strlen(from) + 1;
-	note(from, size, false), note(to, size, true);
-	return strcpy(to, from);
-}
-
-WRAP(char *, strdup, (const char *from))
-{
-	size_t size = strlen(from) + 1;
-	char *to = malloc(size);
-	note(from, size, false);
-	if (to) {
-		note(to, size, true);
-		memcpy(to, from, size);
-	}
-	return to;
-}
-
-/* A sort of two or more reads and writes all of them; its comparisons are instrumented, its moves are not. */
-WRAP(void, qsort, (void *base, size_t count, size_t size, int (*compare)(const void *, const void *)))
-{
-	if (count > 1)
-		note(base, count * size, false), note(base, count * size, true);
-	qsort(base, count, size, compare);
 }
 
 /* --- threads ----------------------------------------------------------------------------------------------------- */
