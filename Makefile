@@ -5,7 +5,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 ROOMS := data preload wrapper cli decode merge
 
-.PHONY: help setup build demo test lint bench clean
+.PHONY: help setup build demo test lint bench bench-threads threads-right clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
@@ -27,6 +27,12 @@ lint: setup ## ruff and mypy --strict (C is compiled with -Wall -Wextra -Werror)
 
 bench: setup ## time a recording beside the native run; ratios into build/bench/
 	@$(PY) -m tests.bench.bench_engine
+
+bench-threads: setup ## time libtthread's modes beside the native run: workloads, real programs, single operations
+	@PYTHONPATH=tests $(PY) -m tests.bench.bench_threads
+
+threads-right: setup ## twelve workloads and six programs, 20 runs each at 2, 4 and 8 threads, in every mode (long)
+	@PTWEAVE_LONG=1 $(PY) -m pytest -q tests/integration/test_threads_right.py
 
 clean: ## remove what was built
 	@rm -rf build dist wrapper/ptweave/wrapper/_engine wrapper/ptweave/wrapper/_bpf
