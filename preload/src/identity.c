@@ -11,7 +11,7 @@ PTW_EXPORT pid_t getppid(void)
 {
 	if (!ptw_process_mode)
 		return GLIBC(getppid)();
-	if (ptw_slot_index == 0) /* it may have changed */
+	if (ptw_is_main()) /* it may have changed */
 		ptw_shared->main_parent = (uint32_t)PTW_SYS(SYS_getppid, 0, 0, 0, 0, 0, 0);
 	return (pid_t)ptw_shared->main_parent;
 }

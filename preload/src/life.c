@@ -132,10 +132,10 @@ static int check_schedule(const struct ptw_slot *slot)
 int ptw_life_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*routine)(void *), void *argument)
 {
 	uint64_t mask = all_but_faults(), before;
-	int error = ptw_slot_index == 0 ? ptw_warden_start() : 0;
+	int error = ptw_is_main() ? ptw_warden_start() : 0;
 	if (error)
 		return error;
-	if (ptw_slot_index == 0)
+	if (ptw_is_main())
 		ptw_control_init(); /* again: with the first thread glibc took the signal for itself */
 	reclaim_detached();
 	int index = ptw_slot_claim();
@@ -173,7 +173,7 @@ int ptw_life_create(pthread_t *thread, const pthread_attr_t *attributes, void *(
  * gone, and must not take us along. */
 static void bind_to_main(const struct ptw_slot *slot)
 {
-	if (slot->creator == 0)
+	if (slot->creator == ptw_shared->main_slot)
 		while (PTW_SYS(SYS_tgkill, ptw_shared->main_pid, slot->helper_tid, 0, 0, 0, 0) == 0)
 			PTW_SYS(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
 	PTW_SYS(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0, 0);
@@ -221,7 +221,7 @@ void ptw_thread_ended(void)
 	struct ptw_slot *slot = ptw_slot();
 	ptw_pages_end();
 	__atomic_store_n(&slot->state, PTW_SLOT_ENDED, __ATOMIC_RELEASE);
-	if (ptw_slot_index == 0)
+	if (ptw_is_main())
 		main_ended(slot);
 	__atomic_fetch_sub(&ptw_shared->alive, 1, __ATOMIC_ACQ_REL);
 	ptw_shared_wake(&ptw_shared->alive, 1);
@@ -309,7 +309,7 @@ static int join(pthread_t thread, void **ret, bool wait, clockid_t clock, const 
 		return error;
 	}
 	void *result = slot->result;
-	if (index != 0)
+	if (index != (int)ptw_shared->main_slot)
 		reclaim(slot);
 	if (ret)
 		*ret = result;

@@ -70,7 +70,7 @@ static struct ptw_hello hello_of(enum ptw_hello_kind kind, uint64_t start_routin
 
 static enum ptw_outcome shake_as_thread(uint64_t start_routine)
 {
-	bool pseudo = ptw_process_mode && ptw_slot_index != 0;
+	bool pseudo = ptw_process_mode && !ptw_is_main();
 	struct ptw_hello hello = hello_of(pseudo ? PTW_HELLO_PSEUDO_THREAD : PTW_HELLO_THREAD, start_routine);
 	hello.flags = pseudo ? ptw_shared->main_pid : 0;
 	if (!ptw_peer_intact(&ptw_process.peer)) { /* the program closed what it did not open: make another */

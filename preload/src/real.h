@@ -64,6 +64,7 @@
 	X(pthread_timedjoin_np, NULL)                 \
 	X(pthread_detach, NULL)                       \
 	X(fork, NULL)                                 \
+	X(__register_atfork, NULL)                    \
 	X(dlclose, NULL)                              \
 	X(mtx_lock, NULL)                             \
 	X(mtx_trylock, NULL)                          \
@@ -120,6 +121,7 @@
 int dlclose(void *);
 void (*__sysv_signal(int, void (*)(int)))(int);
 int _IO_file_doallocate(void *);
+int __register_atfork(void (*)(void), void (*)(void), void (*)(void), void *);
 
 struct ptw_real {
 #define X(name, version) __typeof__(&name) name;

@@ -23,4 +23,10 @@ static inline bool ptw_in_heap(uint64_t address) { return address - PTW_HEAP < P
 /* Copy [start, end) into the memfd at `offset` and map it there instead, shared. Signals must be blocked. */
 PTW_HIDDEN int ptw_region_adopt(uint64_t start, uint64_t end, uint64_t offset);
 
+/* For a fork child: copy everything that the memfd holds into a new one (its descriptor, or negative errno); then map
+ * that one instead, region, alias and shared state; then each range that was adopted. */
+PTW_HIDDEN int ptw_region_copy(void);
+PTW_HIDDEN int ptw_region_replace(int fd);
+PTW_HIDDEN int ptw_region_remap(uint64_t start, uint64_t end, uint64_t offset);
+
 #endif

@@ -60,8 +60,28 @@ static int share(uint64_t start, uint64_t end)
 	struct ptw_segments *all = ptw_segment_table;
 	if (all->libc_used + (end - start) > PTW_LIBC_SIZE)
 		return -ENOSPC;
-	int error = ptw_region_adopt(start, end, PTW_LIBC_OFFSET + all->libc_used);
-	all->libc_used += end - start;
+	uint64_t offset = PTW_LIBC_OFFSET + all->libc_used;
+	int error = ptw_region_adopt(start, end, offset);
+	for (unsigned i = 0; i < PTW_UNTRACKED; i++) {
+		if (all->untracked[i].start)
+			continue;
+		all->untracked[i].start = start;
+		all->untracked[i].end = end;
+		all->untracked[i].offset = offset;
+		all->libc_used += end - start;
+		return error;
+	}
+	return -ENOSPC;
+}
+
+int ptw_segments_remap(void)
+{
+	const struct ptw_segments *all = ptw_segment_table;
+	int error = 0;
+	for (uint32_t i = 0; i < all->count && !error; i++)
+		error = ptw_region_remap(all->segment[i].start, all->segment[i].end, all->segment[i].page * PTW_PAGE);
+	for (unsigned i = 0; i < PTW_UNTRACKED && all->untracked[i].start && !error; i++)
+		error = ptw_region_remap(all->untracked[i].start, all->untracked[i].end, all->untracked[i].offset);
 	return error;
 }
 

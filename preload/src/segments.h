@@ -14,7 +14,7 @@
 #include "layout.h"
 #include "sys.h"
 
-enum { PTW_SEGMENTS = 512 };
+enum { PTW_SEGMENTS = 512, PTW_UNTRACKED = 8 };
 
 /* A tracked one. */
 struct ptw_segment {
@@ -29,9 +29,13 @@ struct ptw_segments {
 	uint64_t used;      /* bytes of the memfd's data part */
 	uint64_t libc_used; /* of its part for untracked data */
 	struct ptw_segment segment[PTW_SEGMENTS];
+	struct { uint64_t start, end, offset; } untracked[PTW_UNTRACKED]; /* ends where start is 0 */
 };
 
 #define ptw_segment_table ((struct ptw_segments *)PTW_META_SEGMENTS)
+
+/* In a fork child whose region was replaced: map everything from there. */
+PTW_HIDDEN int ptw_segments_remap(void);
 
 /* Share what is loaded. 0 or negative errno. */
 PTW_HIDDEN int ptw_segments_init(void);

@@ -50,6 +50,7 @@ struct ptw_slot {
 	uint32_t scheduled; /* policy and priority are to be set */
 	int32_t policy;
 	int32_t priority;
+	uint32_t fork_done; /* futex: its fork child has its own memory */
 	uint32_t joining; /* slot + 1 it waits for */
 	uint32_t pinned;  /* `affinity` is to be set */
 	uint64_t affinity[16];
@@ -66,6 +67,7 @@ struct ptw_meta {
 	uint32_t main_pid;
 	uint32_t main_parent;
 	uint32_t handshake_lock;
+	uint32_t main_slot; /* 0, but in a fork child of another thread */
 	uint64_t serials;
 	uint32_t exec_slot; /* slot + 1 whose exec the main process is to do */
 	uint32_t units_lock;
@@ -83,6 +85,9 @@ _Static_assert(sizeof(struct ptw_meta) <= (1 << 20), "ends before the start pool
 /* This thread's slot. Thread-local: right in every thread, in its own process or not. */
 extern PTW_HIDDEN __thread uint32_t ptw_slot_index __attribute__((tls_model("initial-exec")));
 static inline struct ptw_slot *ptw_slot(void) { return &ptw_shared->slot[ptw_slot_index]; }
+
+/* Is this the thread whose process the program is? */
+static inline bool ptw_is_main(void) { return ptw_slot_index == ptw_shared->main_slot; }
 
 /* This process is one of a program in process mode (and its memory is set up). */
 extern PTW_HIDDEN bool ptw_process_mode;

@@ -97,7 +97,7 @@ static long clone_and_leave(struct ptw_slot *slot, uint64_t flags)
 static __attribute__((noinline)) void *proceed(struct ptw_slot *slot)
 {
 	uint64_t flags = CLONE_FILES | CLONE_FS | CLONE_IO | CLONE_SYSVSEM | CLONE_CHILD_SETTID;
-	if (slot->creator != 0)
+	if (slot->creator != ptw_shared->main_slot)
 		flags |= CLONE_PARENT; /* all are children of the main process */
 	uint32_t tid = (uint32_t)PTW_SYS(SYS_set_tid_address, &slot->helper, 0, 0, 0, 0, 0);
 	slot->helper_tid = tid;

@@ -4,6 +4,7 @@
 #include "threading.h"
 
 #include "dispositions.h"
+#include "fork.h"
 #include "handshake.h"
 #include "heap.h"
 #include "libc_locks.h"
@@ -32,6 +33,7 @@ static void use_ours(void)
 	ptw_threading.thrd_join = ptw_life_join11;
 	ptw_threading.thrd_detach = ptw_life_detach11;
 	ptw_threading.thrd_exit = ptw_life_exit11;
+	ptw_threading.fork = ptw_program_fork;
 	ptw_threading.pthread_cancel = ptw_control_cancel;
 	ptw_threading.pthread_kill = ptw_control_kill;
 	ptw_psync_mutex_use(&ptw_threading);

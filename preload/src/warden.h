@@ -14,6 +14,9 @@
 /* Begin to watch, if nobody does. For the main process. 0 or an error number. */
 PTW_HIDDEN int ptw_warden_start(void);
 
+/* In a fork child: nobody watches. */
+PTW_HIDDEN void ptw_warden_forget(void);
+
 /* There is a child to wait for. From any process. */
 PTW_HIDDEN void ptw_warden_notice(void);
 
