@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "fault.h"
 
+#include "adopt.h"
 #include "dispositions.h"
 #include "handshake.h"
 #include "pages.h"
@@ -54,8 +55,10 @@ static void on_fault(int signal, siginfo_t *info, void *data)
 	/* the instruction itself, not the one before its address */
 	struct ptw_frame frame = {(uint64_t)registers[REG_RIP] + 1, (uint64_t)registers[REG_RSP],
 				  (uint64_t)registers[REG_RBP]};
-	if (info->si_code <= 0 || (registers[REG_ERR] & INSTRUCTION_FETCH) ||
-	    !ptw_pages_fault((uint64_t)info->si_addr, registers[REG_ERR] & WRITE_ACCESS, &frame))
+	uint64_t address = (uint64_t)info->si_addr;
+	bool ours = info->si_code > 0 && !(registers[REG_ERR] & INSTRUCTION_FETCH) &&
+		    ptw_pages_fault(address, registers[REG_ERR] & WRITE_ACCESS, &frame);
+	if (!ours && !(info->si_code == SEGV_MAPERR && ptw_adopt(address)))
 		pass_on(info, context);
 	errno = before;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Who the program is to itself: one process, whichever of its threads asks. */
 #define _GNU_SOURCE
+#include "heap.h"
 #include "life.h"
 #include "real.h"
 #include "slots.h"
@@ -31,7 +32,9 @@ PTW_EXPORT void thrd_exit(int result)
 /* The main thread's stack is not the one glibc knows. */
 PTW_EXPORT int pthread_getattr_np(pthread_t thread, pthread_attr_t *attributes)
 {
+	ptw_untracked_malloc++; /* it has the kernel write to what it allocates */
 	int error = GLIBC(pthread_getattr_np)(thread, attributes);
+	ptw_untracked_malloc--;
 	if (error == 0 && ptw_process_mode && thread == ptw_shared->slot[0].handle)
 		pthread_attr_setstack(attributes, (void *)ptw_shared->slot[0].stack, ptw_shared->slot[0].stack_size);
 	return error;

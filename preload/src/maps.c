@@ -138,6 +138,7 @@ static int unmap_heap(uint64_t start, uint64_t size)
 		if (ends && (last >= first))
 			last += PTW_UNIT;
 	}
+	ptw_pages_limit(start, end - start, PROT_NONE);
 	if (first > start)
 		empty(start, (first < end ? first : end) - start);
 	if (last > first)
@@ -200,8 +201,14 @@ PTW_EXPORT void *mremap(void *address, size_t before, size_t size, int flags, ..
 PTW_EXPORT int mprotect(void *address, size_t size, int protection)
 {
 	uint32_t page = ptw_process_mode ? ptw_page_of((uint64_t)address) : PTW_PAGE_NONE;
-	if (page != PTW_PAGE_NONE && !(protection & PROT_EXEC))
-		return 0; /* protection is ours to give */
+	if (page != PTW_PAGE_NONE && !(protection & PROT_EXEC)) {
+		if ((uint64_t)address & (PTW_PAGE - 1)) {
+			errno = EINVAL;
+			return -1;
+		}
+		ptw_pages_limit((uint64_t)address, size, protection);
+		return 0;
+	}
 	if (page != PTW_PAGE_NONE && page < PTW_MEMFD_PAGES && ptw_tracking)
 		memset(ptw_page_states + page, PTW_ALWAYS, page_up(size) / PTW_PAGE);
 	long result = PTW_SYS(SYS_mprotect, address, size, protection, 0, 0, 0);

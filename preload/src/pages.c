@@ -112,12 +112,35 @@ void ptw_pages_close(uint32_t *pages, uint32_t count)
 	}
 }
 
+/* --- limits --- */
+
+enum limit { LIMIT_NONE = 0, LIMIT_READ_ONLY, LIMIT_CLOSED };
+
+#define limits ((uint8_t *)PTW_META_LIMIT)
+
+/* Others that hold the page keep it until they close it. */
+void ptw_pages_limit(uint64_t start, uint64_t size, int protection)
+{
+	uint32_t page = ptw_page_of(start), count = (uint32_t)((size + PTW_PAGE - 1) / PTW_PAGE);
+	enum limit limit = protection & PROT_WRITE ? LIMIT_NONE : protection & PROT_READ ? LIMIT_READ_ONLY : LIMIT_CLOSED;
+	if (page == PTW_PAGE_NONE || !ptw_tracking)
+		return;
+	memset(limits + page, limit, count);
+	if (limit != LIMIT_NONE)
+		ptw_pages_set(page, count, PTW_CLOSED);
+}
+
+static bool allowed(uint32_t page, bool write)
+{
+	return limits[page] == LIMIT_NONE || (limits[page] == LIMIT_READ_ONLY && !write);
+}
+
 /* --- opening --- */
 
 /* Whether a window may go on from the page before to `page`: it ends with the run, span, segment or file it is in. */
 static bool continues(uint32_t before, uint32_t page)
 {
-	if (ptw_page_states[page] != PTW_CLOSED)
+	if (ptw_page_states[page] != PTW_CLOSED || limits[page] != LIMIT_NONE)
 		return false;
 	if (page >= PTW_MEMFD_PAGES)
 		return ptw_files_same(before, page);
@@ -182,6 +205,8 @@ bool ptw_pages_fault(uint64_t address, bool write, const struct ptw_frame *frame
 	if (state == PTW_ALWAYS || state == PTW_WRITE)
 		return false;
 	write = write || state == PTW_READ;
+	if (!allowed(page, write))
+		return false;
 	if (page >= PTW_MEMFD_PAGES && !ptw_files_admit(page, write))
 		return false;
 	if (open_storage(address, page))
@@ -202,10 +227,10 @@ void ptw_touch_slow(uint64_t start, uint64_t size, bool write, const struct ptw_
 			return; /* what follows is not tracked either, or the call fails as it should */
 		uint8_t state = ptw_page_states[page];
 		bool needed = state == PTW_CLOSED || (state == PTW_READ && write);
-		if (needed && !wild(address) && (page < PTW_MEMFD_PAGES || ptw_files_admit(page, write)) &&
+		if (needed && !wild(address) && allowed(page, write) && (page < PTW_MEMFD_PAGES || ptw_files_admit(page, write)) &&
 		    !open_storage(address, page)) {
 			for (; next < end && ptw_page_states[page + count] == state && count < PTW_WINDOW_MAX &&
-			       ptw_page_of(next) == page + count && !wild(next);
+			       ptw_page_of(next) == page + count && !wild(next) && allowed(page + count, write);
 			     count++)
 				next += PTW_PAGE;
 			open_pages(page, count, write, address, frame);

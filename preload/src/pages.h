@@ -58,6 +58,9 @@ PTW_HIDDEN bool ptw_pages_fault(uint64_t address, bool write, const struct ptw_f
 /* Open [start, start + size) as if it had been accessed: for system calls. */
 PTW_HIDDEN void ptw_touch_slow(uint64_t start, uint64_t size, bool write, const struct ptw_frame *frame);
 
+/* The program's own wish (mprotect, munmap): what it may not do faults as it would natively. */
+PTW_HIDDEN void ptw_pages_limit(uint64_t start, uint64_t size, int protection);
+
 /* Set protection and state of `count` pages that lie beside each other. */
 PTW_HIDDEN void ptw_pages_set(uint32_t page, uint32_t count, enum ptw_page_state state);
 

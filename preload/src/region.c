@@ -33,8 +33,11 @@ static const struct part plan[] = {
 static long map(const struct part *part, int fd, int how)
 {
 	int flags = part->shared ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
-	return PTW_SYS(SYS_mmap, part->at, part->size, PROT_READ | PROT_WRITE, flags | MAP_NORESERVE | how,
-		       part->shared ? fd : -1, part->offset);
+	long result = PTW_SYS(SYS_mmap, part->at, part->size, PROT_READ | PROT_WRITE, flags | MAP_NORESERVE | how,
+			      part->shared ? fd : -1, part->offset);
+	/* a core dump would read, and so allocate, every page of it */
+	PTW_SYS(SYS_madvise, part->at, part->size, MADV_DONTDUMP, 0, 0, 0);
+	return result;
 }
 
 static int make_memfd(void)

@@ -9,6 +9,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <locale.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -45,6 +46,9 @@
 #define OTHERS(X)                                                                       \
 	X(DIR *, opendir, (const char *))                                               \
 	X(DIR *, fdopendir, (int))                                                      \
+	X(char *, setlocale, (int, const char *))                                       \
+	X(locale_t, newlocale, (int, const char *, locale_t))                           \
+	X(locale_t, duplocale, (locale_t))                                              \
 	X(int, setvbuf, (FILE *, char *, int, size_t))                                  \
 	X(int, ioctl, (int, unsigned long, ...))                                        \
 	X(int, fcntl, (int, int, ...))                                                  \
@@ -202,6 +206,20 @@ PTW_EXPORT DIR *fdopendir(int fd)
 	ptw_untracked_malloc--;
 	return directory;
 }
+
+/* New threads read their locale with all signals blocked. */
+#define UNTRACKED(type, name, parameters, arguments)        \
+	PTW_EXPORT type name parameters                     \
+	{                                                   \
+		ptw_untracked_malloc++;                     \
+		type result = NEXT(name) arguments;         \
+		ptw_untracked_malloc--;                     \
+		return result;                              \
+	}
+
+UNTRACKED(char *, setlocale, (int category, const char *locale), (category, locale))
+UNTRACKED(locale_t, newlocale, (int mask, const char *locale, locale_t base), (mask, locale, base))
+UNTRACKED(locale_t, duplocale, (locale_t locale), (locale))
 
 /* The program's own buffer might be closed when it is written out: the library takes one of its own instead. */
 PTW_EXPORT int setvbuf(FILE *file, char *buffer, int mode, size_t size)

@@ -103,8 +103,12 @@ uint32_t ptw_units_take(uint32_t count, bool zeroed)
 		ptw_units[first].run = count;
 	}
 	ptw_unlock(&ptw_shared->units_lock);
-	if (first != UINT32_MAX && zeroed)
+	if (first == UINT32_MAX)
+		return first;
+	if (zeroed)
 		clean(first, count);
+	uint64_t page = (ptw_unit_address(first) - PTW_REGION) / PTW_PAGE;
+	memset((uint8_t *)PTW_META_LIMIT + page, 0, count * (PTW_UNIT / PTW_PAGE)); /* see pages.c: no limit */
 	return first;
 }
 

@@ -9,9 +9,9 @@ begins a new section: a header again (its magic stands where a record's size wou
     record   u32 size (bytes, this word included); u16 operation; u16 frames; u64 tsc_enter, tsc_exit;
              u64 object; i64 result; u64 object_version; u64 argument; u64 stack[frames] (innermost first)
 
-`operation` is an `Operation`. Every record but those of accesses is the beginning of a thunk. `object_version` counts the releases of the
-object: for a release the version it made, for an acquire the version it saw (it joins all releases up to that one);
-0 when there is none, or the object found no place in the process's table.
+`operation` is an `Operation`. Every record but those of accesses is the beginning of a thunk. `object_version` counts
+the releases of the object: for a release the version it made, for an acquire the version it saw (it joins all releases
+up to that one); 0 when there is none, or the object found no place in the process's table.
 `flags`: bits 0–7 the kind of handshake (`ptweave.data.handshake.Hello`), bits 8–31 the process image's number in the
 run: objects, versions and serials below mean the same within one image.
 `lost` counts records that had no room, or that a signal handler jumped away from. Bit 0 of a record's `size` is set
@@ -38,9 +38,9 @@ What `object`, `object_version` and `argument` are, where that is not the object
 
 Accesses (process mode only) lie between the records that begin thunks. A page is open from the access that opened it
 until an `access_end` that covers it: to the thread's thunks in between it was readable, after `access_write` writable
-too, and no further access of it was seen. `stack` begins with the accessing instruction's address plus one; for a system
-call it is the call's. An open page that never ends was open until the thread ended. The own stack is always open, and
-not logged. Accesses have a marker function of their own, `ptweave_mark_access`, which the header does not name.
+too, and no further access of it was seen. `stack` begins with the accessing instruction's address plus one; for a
+system call it is the call's. An open page that never ends was open until the thread ended. The own stack is always
+open, and not logged. Accesses have a marker function of their own, `ptweave_mark_access`, which no header names.
 
 A barrier's versions begin a generation at a multiple of its count: (version − 1) // count numbers it.
 """
