@@ -174,8 +174,11 @@ int ptw_life_create(pthread_t *thread, const pthread_attr_t *attributes, void *(
 static void bind_to_main(const struct ptw_slot *slot)
 {
 	if (slot->creator == ptw_shared->main_slot)
-		while (PTW_SYS(SYS_tgkill, ptw_shared->main_pid, slot->helper_tid, 0, 0, 0, 0) == 0)
-			PTW_SYS(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
+		for (int tries = 0; PTW_SYS(SYS_tgkill, ptw_shared->main_pid, slot->helper_tid, 0, 0, 0, 0) == 0; tries++) {
+			__builtin_ia32_pause();
+			if (tries > 100)
+				PTW_SYS(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
+		}
 	PTW_SYS(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0, 0);
 	if ((uint32_t)PTW_SYS(SYS_getppid, 0, 0, 0, 0, 0, 0) != ptw_shared->main_pid)
 		PTW_SYS(SYS_exit_group, 0, 0, 0, 0, 0, 0);

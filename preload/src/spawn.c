@@ -136,12 +136,8 @@ int ptw_spawn(struct ptw_slot *slot)
 		return error;
 	unlink_thread(handle);
 	uint32_t word;
-	for (int spin = 0; (word = __atomic_load_n(&slot->helper, __ATOMIC_ACQUIRE)) != 0; spin++) {
-		if (spin < 50)
-			sched_yield();
-		else
-			ptw_shared_wait(&slot->helper, word, NULL);
-	}
+	while ((word = __atomic_load_n(&slot->helper, __ATOMIC_ACQUIRE)) != 0)
+		ptw_shared_wait(&slot->helper, word, NULL);
 	ptw_pages_lent(slot);
 	return (int)slot->error;
 }
