@@ -4,6 +4,7 @@
 #include "control.h"
 
 #include "dispositions.h"
+#include "exec.h"
 #include "real.h"
 
 #include <errno.h>
@@ -37,6 +38,8 @@ static void serve(int signal)
 	uint32_t requests = __atomic_exchange_n(&ptw_slot()->requests, 0, __ATOMIC_ACQ_REL);
 	if (requests & PTW_REQUEST_DISPOSITIONS)
 		ptw_dispositions_apply();
+	if (requests & PTW_REQUEST_EXEC)
+		ptw_exec_serve();
 	if (requests & PTW_REQUEST_CANCEL)
 		GLIBC(pthread_cancel)(pthread_self());
 }

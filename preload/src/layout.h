@@ -71,6 +71,7 @@
 #define PTW_META_SEGMENTS (PTW_META + (10ull << 20))
 #define PTW_META_CHILDREN (PTW_META + (11ull << 20))     /* warden.c */
 #define PTW_META_SIGNALS (PTW_META + (12ull << 20))
+#define PTW_META_EXEC (PTW_META + (12ull << 20) + (512ull << 10)) /* exec.c */
 #define PTW_META_FILES (PTW_META + (13ull << 20))        /* struct ptw_mapping */
 #define PTW_META_OBJECTS (PTW_META + PTW_META_HEAD)                          /* the object table of objects.h */
 #define PTW_META_UNITS (PTW_META_OBJECTS + (16ull << 20))                    /* struct ptw_unit [PTW_UNITS] */

@@ -64,6 +64,9 @@
 	X(pthread_timedjoin_np, NULL)                 \
 	X(pthread_detach, NULL)                       \
 	X(fork, NULL)                                 \
+	X(execve, NULL)                               \
+	X(execvp, NULL)                               \
+	X(execvpe, NULL)                              \
 	X(__register_atfork, NULL)                    \
 	X(dlclose, NULL)                              \
 	X(mtx_lock, NULL)                             \

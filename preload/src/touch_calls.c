@@ -47,6 +47,7 @@
 	X(DIR *, opendir, (const char *))                                               \
 	X(DIR *, fdopendir, (int))                                                      \
 	X(char *, setlocale, (int, const char *))                                       \
+	X(char *, getcwd, (char *, size_t))                                             \
 	X(locale_t, newlocale, (int, const char *, locale_t))                           \
 	X(locale_t, duplocale, (locale_t))                                              \
 	X(int, setvbuf, (FILE *, char *, int, size_t))                                  \
@@ -220,6 +221,19 @@ PTW_EXPORT DIR *fdopendir(int fd)
 UNTRACKED(char *, setlocale, (int category, const char *locale), (category, locale))
 UNTRACKED(locale_t, newlocale, (int mask, const char *locale, locale_t base), (mask, locale, base))
 UNTRACKED(locale_t, duplocale, (locale_t locale), (locale))
+
+/* Without a buffer it has the kernel write to one it allocates. */
+PTW_EXPORT char *getcwd(char *buffer, size_t size)
+{
+	if (ptw_tracking && buffer) {
+		struct ptw_frame caller = PTW_CALLER;
+		OUT(buffer, size)
+	}
+	ptw_untracked_malloc += !buffer;
+	char *result = NEXT(getcwd)(buffer, size);
+	ptw_untracked_malloc -= !buffer;
+	return result;
+}
 
 /* The program's own buffer might be closed when it is written out: the library takes one of its own instead. */
 PTW_EXPORT int setvbuf(FILE *file, char *buffer, int mode, size_t size)

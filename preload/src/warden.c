@@ -44,8 +44,8 @@ static struct ptw_slot *slot_of(uint32_t pid)
 static void buried(const siginfo_t *info, bool ended)
 {
 	char line[100];
-	if (ended)
-		return;
+	if (ended || __atomic_load_n(&ptw_shared->exec_slot, __ATOMIC_ACQUIRE))
+		return; /* an exec ends the others */
 	if (info->si_code == CLD_EXITED) {
 		PTW_SYS(SYS_exit_group, info->si_status, 0, 0, 0, 0, 0);
 		__builtin_unreachable();
