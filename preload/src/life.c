@@ -203,6 +203,8 @@ void *ptw_thread_begin(struct ptw_slot *slot)
 	__atomic_store_n(&slot->state, PTW_SLOT_RUNNING, __ATOMIC_RELEASE);
 	uint64_t mask = slot->mask & all_but_faults();
 	PTW_SYS(SYS_rt_sigprocmask, SIG_SETMASK, &mask, 0, sizeof mask, 0, 0);
+	if (__atomic_load_n(&slot->requests, __ATOMIC_ACQUIRE)) /* somebody was quicker than our pid */
+		ptw_control_request(slot, 0);
 	slot->result = slot->routine(slot->argument);
 	return slot->result;
 }
