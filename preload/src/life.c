@@ -253,8 +253,11 @@ static int await_end(struct ptw_slot *slot, clockid_t clock, const struct timesp
 {
 	for (;;) {
 		uint32_t word = __atomic_load_n(life_word(slot), __ATOMIC_ACQUIRE);
-		if (word & FUTEX_OWNER_DIED)
+		if (word & FUTEX_OWNER_DIED) {
+			while (__atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) != PTW_SLOT_ENDED)
+				ptw_sleep_ns(10000000); /* not by itself: the warden ends the program */
 			return 0;
+		}
 		if (word == 0) { /* its creator is about to return */
 			ptw_sleep_ns(20000);
 			continue;

@@ -86,6 +86,8 @@
 	X(pthread_kill, NULL)                         \
 	X(pthread_getattr_np, NULL)                   \
 	X(getpid, NULL)                               \
+	X(pthread_setname_np, NULL)                   \
+	X(pthread_getname_np, NULL)                   \
 	X(getppid, NULL)                              \
 	X(pthread_mutex_init, NULL)                   \
 	X(pthread_mutex_destroy, NULL)                \

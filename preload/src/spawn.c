@@ -87,7 +87,7 @@ static long clone_and_leave(struct ptw_slot *slot, uint64_t flags)
 			 "	ud2\n"
 			 "1:\n"
 			 : "=a"(result)
-			 : "a"((long)SYS_clone), "D"(flags), "S"(0l), "d"(0l), "r"(child_tid), "r"(tls),
+			 : "a"((long)SYS_clone), "D"(flags), "S"(0l), "d"(child_tid), "r"(child_tid), "r"(tls),
 			   [error] "r"(&slot->error), [exit] "i"(SYS_exit)
 			 : "rcx", "r11", "memory");
 	return result;
@@ -96,7 +96,7 @@ static long clone_and_leave(struct ptw_slot *slot, uint64_t flags)
 /* On frames below thread-local storage's last page. */
 static __attribute__((noinline)) void *proceed(struct ptw_slot *slot)
 {
-	uint64_t flags = CLONE_FILES | CLONE_FS | CLONE_IO | CLONE_SYSVSEM | CLONE_CHILD_SETTID;
+	uint64_t flags = CLONE_FILES | CLONE_FS | CLONE_IO | CLONE_SYSVSEM | CLONE_CHILD_SETTID | CLONE_PARENT_SETTID;
 	if (slot->creator != ptw_shared->main_slot)
 		flags |= CLONE_PARENT; /* all are children of the main process */
 	uint32_t tid = (uint32_t)PTW_SYS(SYS_set_tid_address, &slot->helper, 0, 0, 0, 0, 0);
@@ -138,6 +138,8 @@ int ptw_spawn(struct ptw_slot *slot)
 	uint32_t word;
 	while ((word = __atomic_load_n(&slot->helper, __ATOMIC_ACQUIRE)) != 0)
 		ptw_shared_wait(&slot->helper, word, NULL);
+	if (!slot->error)
+		slot->pid = *ptw_tcb_tid(handle); /* the thread can be named from now on, though it may not run yet */
 	ptw_pages_lent(slot);
 	return (int)slot->error;
 }

@@ -20,6 +20,9 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/inotify.h>
+#include <sys/msg.h>
+#include <sys/sem.h>
+#include <sys/shm.h>
 #include <sys/ioctl.h>
 #include <sys/random.h>
 #include <sys/resource.h>
