@@ -7,6 +7,7 @@
 #include "dispositions.h"
 #include "handshake.h"
 #include "pages.h"
+#include "segments.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -56,9 +57,14 @@ static void on_fault(int signal, siginfo_t *info, void *data)
 	struct ptw_frame frame = {(uint64_t)registers[REG_RIP] + 1, (uint64_t)registers[REG_RSP],
 				  (uint64_t)registers[REG_RBP]};
 	uint64_t address = (uint64_t)info->si_addr;
+	bool missing = info->si_code == SEGV_MAPERR;
+	if (missing && ptw_segments_admit(address)) {
+		errno = before;
+		return;
+	}
 	bool ours = info->si_code > 0 && !(registers[REG_ERR] & INSTRUCTION_FETCH) &&
 		    ptw_pages_fault(address, registers[REG_ERR] & WRITE_ACCESS, &frame);
-	if (!ours && !(info->si_code == SEGV_MAPERR && ptw_adopt(address)))
+	if (!ours && !(missing && ptw_adopt(address)))
 		pass_on(info, context);
 	errno = before;
 }

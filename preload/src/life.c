@@ -132,6 +132,7 @@ static int check_schedule(const struct ptw_slot *slot)
 int ptw_life_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*routine)(void *), void *argument)
 {
 	uint64_t mask = all_but_faults(), before;
+	ptw_pages_boundary();
 	int error = ptw_is_main() ? ptw_warden_start() : 0;
 	if (error)
 		return error;

@@ -257,7 +257,7 @@ static void close_all(const struct ptw_slot *slot)
 	}
 	for (uint32_t i = 0; i < all->count; i++) {
 		const struct ptw_segment *segment = &all->segment[i];
-		if (slot->stack - segment->start >= segment->end - segment->start)
+		if (ptw_segments_here(i) && slot->stack - segment->start >= segment->end - segment->start)
 			protect(segment->start, segment->end - segment->start, PROT_NONE);
 	}
 	ptw_files_close();
@@ -290,6 +290,8 @@ void ptw_pages_begin(struct ptw_slot *slot)
 
 void ptw_pages_boundary(void)
 {
+	if (__builtin_expect(ptw_segments_loaded, 0))
+		ptw_segments_load();
 	if (!ptw_tracking)
 		return;
 	int before = errno;

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #undef _FORTIFY_SOURCE
 #include "heap.h"
+#include "segments.h"
 #include "touch.h"
 
 #include <dirent.h>
@@ -50,6 +51,7 @@
 	X(DIR *, opendir, (const char *))                                               \
 	X(DIR *, fdopendir, (int))                                                      \
 	X(char *, setlocale, (int, const char *))                                       \
+	X(void *, dlopen, (const char *, int))                                          \
 	X(char *, getcwd, (char *, size_t))                                             \
 	X(locale_t, newlocale, (int, const char *, locale_t))                           \
 	X(locale_t, duplocale, (locale_t))                                              \
@@ -224,6 +226,20 @@ PTW_EXPORT DIR *fdopendir(int fd)
 UNTRACKED(char *, setlocale, (int category, const char *locale), (category, locale))
 UNTRACKED(locale_t, newlocale, (int mask, const char *locale, locale_t base), (mask, locale, base))
 UNTRACKED(locale_t, duplocale, (locale_t locale), (locale))
+
+/* Where it searches depends on its caller: so it is jumped to (gcc does that with -O2), and what it loaded is shared
+ * later, at the next boundary. Nothing is unloaded: others may have it by then. */
+PTW_EXPORT void *dlopen(const char *path, int mode)
+{
+	if (ptw_process_mode) {
+		struct ptw_frame caller = PTW_CALLER;
+		if (ptw_tracking)
+			STRING(path)
+		ptw_segments_loaded = 1;
+		mode |= RTLD_NODELETE;
+	}
+	return NEXT(dlopen)(path, mode);
+}
 
 /* Without a buffer it has the kernel write to one it allocates. */
 PTW_EXPORT char *getcwd(char *buffer, size_t size)

@@ -94,7 +94,6 @@ TOUCH(char *, __getcwd_chk, (char *ret, size_t size, size_t has), (ret, size, ha
 TOUCH(char *, realpath, (const char *path, char *ret), (path, ret), STRING(path) OUT(ret, 4096))
 TOUCH(ssize_t, getrandom, (void *buffer, size_t size, unsigned flags), (buffer, size, flags), OUT(buffer, size))
 TOUCH(int, getentropy, (void *buffer, size_t size), (buffer, size), OUT(buffer, size))
-TOUCH(void *, dlopen, (const char *path, int mode), (path, mode), STRING(path))
 
 TOUCH(ssize_t, send, (int fd, const void *buffer, size_t size, int flags), (fd, buffer, size, flags), IN(buffer, size))
 TOUCH(ssize_t, recv, (int fd, void *buffer, size_t size, int flags), (fd, buffer, size, flags), OUT(buffer, size))
