@@ -56,13 +56,13 @@ class Truth:
     regions: Array
     rows: Array
 
-    def tracked(self, *, own_stacks: bool = True) -> Array:
-        """The rows of pages that are somebody's promise; without `own_stacks`, less a thread's accesses of its own."""
+    def tracked(self) -> Array:
+        """The rows of pages that are somebody's promise."""
         keep = np.ones(len(self.rows), bool)
         for region in self.regions:
             if int(region["kind"]) in UNTRACKED:
                 keep &= (self.rows["page"] < region["start"]) | (self.rows["page"] >= region["end"])
-        return self.rows[keep if own_stacks else keep & ~self.on_own_stack(self.rows)]
+        return self.rows[keep]
 
     def on_own_stack(self, rows: Array) -> Array:
         """Of each row, whether its page lies in the stack of the thread that accessed it."""
