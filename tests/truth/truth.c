@@ -23,7 +23,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum { SLOTS = 1 << 16, PAGES = 1 << 15 };
+enum { SLOTS = 1 << 16, PAGES = 1 << 15, MOVED_STACK = 1 << 20 };
 
 struct page {
 	uint64_t address;
@@ -127,9 +127,20 @@ static void put(struct self *me, const struct page *page, uint64_t end)
 
 static void epoch_begin(struct self *me) { me->begin = tsc(); }
 
+/* A library may have moved main to another stack since its first epoch began: its surroundings are the stack then. */
+static void find_stack(struct truth_thread *thread)
+{
+	uint64_t here = (uint64_t)__builtin_frame_address(0);
+	if (here < thread->stack_low || here >= thread->stack_high) {
+		thread->stack_low = here - MOVED_STACK;
+		thread->stack_high = here + MOVED_STACK;
+	}
+}
+
 static void epoch_end(struct self *me)
 {
 	uint64_t end = tsc();
+	find_stack(me->thread);
 	for (uint32_t i = 0; i < me->count; i++) {
 		put(me, &me->pages[i], end);
 		me->slots[me->pages[i].slot] = 0;
