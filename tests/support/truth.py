@@ -26,7 +26,7 @@ BITS = PAGE // 8
 
 _HEADER = np.dtype([("magic", "<u8"), ("threads", "<u4"), ("regions", "<u4"), ("chunks", "<u4"), ("lost", "<u4")])
 THREAD = np.dtype([("pid", "<u4"), ("tid", "<u4"), ("begin", "<u8"), ("end", "<u8"), ("stack_low", "<u8"),
-                   ("stack_high", "<u8"), ("epochs", "<u8")])
+                   ("stack_high", "<u8"), ("moved_low", "<u8"), ("moved_high", "<u8"), ("epochs", "<u8")])
 REGION = np.dtype([("start", "<u8"), ("end", "<u8"), ("kind", "<u8")])
 ROW = np.dtype([("magic", "<u4"), ("thread", "<u4"), ("epoch", "<u8"), ("begin", "<u8"), ("end", "<u8"),
                 ("page", "<u8"), ("read", "u1", BITS), ("write", "u1", BITS), ("changed", "u1", BITS)])
@@ -66,8 +66,9 @@ class Truth:
 
     def on_own_stack(self, rows: Array) -> Array:
         """Of each row, whether its page lies in the stack of the thread that accessed it."""
-        owner = self.threads[rows["thread"]]
-        return (rows["page"] + PAGE > owner["stack_low"]) & (rows["page"] < owner["stack_high"])
+        owner, page = self.threads[rows["thread"]], rows["page"]
+        return ((page + PAGE > owner["stack_low"]) & (page < owner["stack_high"])
+                | (page + PAGE > owner["moved_low"]) & (page < owner["moved_high"]))
 
 
 def read_truth(path: Path) -> Truth:

@@ -127,13 +127,14 @@ static void put(struct self *me, const struct page *page, uint64_t end)
 
 static void epoch_begin(struct self *me) { me->begin = tsc(); }
 
-/* A library may have moved main to another stack since its first epoch began: its surroundings are the stack then. */
+/* A library may have moved main to another stack since its first epoch began: that is where a frame lies now, and its
+ * surroundings. */
 static void find_stack(struct truth_thread *thread)
 {
 	uint64_t here = (uint64_t)__builtin_frame_address(0);
-	if (here < thread->stack_low || here >= thread->stack_high) {
-		thread->stack_low = here - MOVED_STACK;
-		thread->stack_high = here + MOVED_STACK;
+	if ((here < thread->stack_low || here >= thread->stack_high) && !thread->moved_low) {
+		thread->moved_low = here - MOVED_STACK;
+		thread->moved_high = here + MOVED_STACK;
 	}
 }
 
