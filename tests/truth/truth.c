@@ -18,6 +18,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -353,9 +354,12 @@ __attribute__((constructor)) static void begin(void)
 	header = map(TRUTH_SIZE, MAP_SHARED, (int)fd);
 	call(SYS_close, fd, 0, 0, 0, 0, 0);
 	header->magic = TRUTH_MAGIC;
+	uint64_t top = getauxval(AT_EXECFN) & -(uint64_t)TRUTH_PAGE; /* the last of what exec put above main's stack */
 	dl_iterate_phdr(add_object, NULL);
 	add_region((uint64_t)header, (uint64_t)header + TRUTH_SIZE, TRUTH_OWN);
 	thread_begin();
+	if (self->thread->stack_high < top + TRUTH_PAGE)
+		self->thread->stack_high = top + TRUTH_PAGE;
 }
 
 __attribute__((destructor)) static void end(void)
