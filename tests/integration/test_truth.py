@@ -19,6 +19,7 @@ from support.evl_accesses import read_accesses
 from support.modes import MODES, TRACED, Mode, run
 from support.truth import PAGE, VARIABLE, Truth, compile_instrumented, read_truth
 from support.truth_check import (
+    Accesses,
     Placed,
     dependences,
     missing_bytes,
