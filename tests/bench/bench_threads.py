@@ -182,8 +182,10 @@ PARTS = {"workloads": workloads, "programs": programs, "operations": operations}
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="what to measure (default: everything)")
+    parser.add_argument("parts", nargs="*", help=f"what to measure: {', '.join(PARTS)} (default: everything)")
     chosen = parser.parse_args().parts or list(PARTS)
+    if set(chosen) - set(PARTS):
+        parser.error(f"there is no such part: {' '.join(sorted(set(chosen) - set(PARTS)))}")
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:PROCESSORS])
     for mode, reason in NOT_BUILT.items():
         print(f"not measured: {mode}: {reason}")

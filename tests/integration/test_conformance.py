@@ -18,6 +18,10 @@ PROGRAMS = sorted(path for path in FOLDER.glob("*.c*") if ".library" not in path
 LEAST = 90
 TIMEOUT = 30  # seconds; the slowest takes about one natively
 
+NOT_KEPT: dict[str, str] = {}
+"""Promises (names of programs) that threads as processes do not keep, and why. Each of them has to be broken there:
+what is kept must not stand here."""
+
 _ENDS = re.compile(r"^ \* Ends: (?:exit (?P<status>\d+)|(?P<signal>SIG\w+)) \*/$|Ends:", re.M)
 
 
@@ -85,7 +89,10 @@ def test_each_program_says_which_promise_it_keeps() -> None:
 
 @pytest.mark.parametrize("mode", MODES, ids=str)
 @pytest.mark.parametrize("source", PROGRAMS, ids=lambda path: path.stem)
-def test_promise_is_kept(source: Path, mode: Mode, oracle: Oracle, tmp_path: Path) -> None:
+def test_promise_is_kept(source: Path, mode: Mode, oracle: Oracle, tmp_path: Path,
+                         request: pytest.FixtureRequest) -> None:
+    if mode.access and source.stem in NOT_KEPT:
+        request.applymarker(pytest.mark.xfail(reason=NOT_KEPT[source.stem], raises=AssertionError, strict=True))
     native = oracle.native(source)
     assert (native.status, native.err) == (expected_status(source), "")
     if mode is not NATIVE:

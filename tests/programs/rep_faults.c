@@ -2,7 +2,8 @@
 /*
  * Instructions whose memory accesses fault, with a handler that opens the page and returns: they must do what they
  * would have done. Copies and stores of strings in every direction, width and size, with the registers that the
- * handler sees; pushes, calls and returns on a stack that is closed. Prints the number of wrong results.
+ * handler sees; loads whose value is used late; pushes, calls and returns on a stack that is closed. Prints the number
+ * of wrong results.
  */
 #define _GNU_SOURCE
 #include <signal.h>
@@ -201,6 +202,35 @@ static int registers(const char *pattern, char *memory)
    return bad;
 }
 
+/* A load whose register is overwritten before memory is accessed again, with its address's register changed in
+ * between: that one may not be changed yet when the load faults. Sums up products of two arrays that lie across the
+ * ends of pages. */
+static int loads(char *memory)
+{
+   enum { COUNT = 40 };
+   int bad = 0;
+
+   for (int left = 0; left < COUNT; left++)
+      for (int right = 0; right < COUNT; right += 7) {
+         int *a = (int *)(memory + PAGE) - left, *b = (int *)(memory + 4 * PAGE) - right;
+         int64_t expected = 0, sum = 0, at = 0;
+
+         mprotect(memory, 8 * PAGE, PROT_READ | PROT_WRITE);
+         for (int k = 0; k < COUNT; k++) {
+            a[k] = k * 7 + left;
+            b[k] = k * k - right;
+            expected += (int64_t)(a[k] - 1) * (b[k] - 3);
+         }
+         mprotect(memory, 8 * PAGE, PROT_NONE);
+         __asm__ volatile(
+            "1: movslq (%2, %1, 4), %%rax; movslq (%3, %1, 4), %%rcx; add $1, %1\n"
+            "sub $1, %%rax; sub $3, %%rcx; imul %%rcx, %%rax; add %%rax, %0; cmp $40, %1; jne 1b"
+            : "+r"(sum), "+r"(at) : "r"(a), "r"(b) : "rax", "rcx", "memory", "cc");
+         bad += sum != expected || at != COUNT;
+      }
+   return bad;
+}
+
 /* Runs on a stack of its own whose pages are closed again and again; signals have an alternate one. */
 static int pushes(char *stack)
 {
@@ -234,7 +264,7 @@ int main(void)
    struct sigaction action = { .sa_sigaction = open_page, .sa_flags = SA_SIGINFO | SA_ONSTACK };
    char *pattern = malloc(SPAN);
    char *memory = mmap(NULL, 2 * SPAN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-   int bad_copies, bad_strings, bad_directions, bad_registers, bad_pushes;
+   int bad_copies, bad_strings, bad_directions, bad_registers, bad_loads, bad_pushes;
 
    sigaction(SIGSEGV, &action, NULL);
    for (size_t i = 0; i < SPAN; i++)
@@ -244,7 +274,8 @@ int main(void)
    bad_strings = strings(pattern, memory);
    bad_directions = directions(pattern, memory);
    bad_registers = registers(pattern, memory);
-   printf("copies %d strings %d directions %d registers %d pushes %d faults %d\n", bad_copies, bad_strings,
-          bad_directions, bad_registers, bad_pushes, faults > 100);
-   return bad_copies + bad_strings + bad_directions + bad_registers + bad_pushes != 0;
+   bad_loads = loads(memory);
+   printf("copies %d strings %d directions %d registers %d loads %d pushes %d faults %d\n", bad_copies, bad_strings,
+          bad_directions, bad_registers, bad_loads, bad_pushes, faults > 100);
+   return bad_copies + bad_strings + bad_directions + bad_registers + bad_loads + bad_pushes != 0;
 }

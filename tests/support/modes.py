@@ -44,7 +44,8 @@ class Mode:
 
     def options(self) -> list[str]:
         """The same as options of `ptweave record`."""
-        return ["--threads", "process", "--view", self.view, "--access", self.access] if self.access else []
+        view = ["--view", self.view] if self.view != "shared" else []  # shared is the default
+        return ["--threads", "process", "--access", self.access, *view] if self.access else []
 
 
 def process_mode(access: str, view: str) -> Mode:

@@ -26,7 +26,7 @@ BITS = PAGE // 8
 
 _HEADER = np.dtype([("magic", "<u8"), ("threads", "<u4"), ("regions", "<u4"), ("chunks", "<u4"), ("lost", "<u4")])
 THREAD = np.dtype([("pid", "<u4"), ("tid", "<u4"), ("begin", "<u8"), ("end", "<u8"), ("stack_low", "<u8"),
-                   ("stack_high", "<u8"), ("epochs", "<u8")])
+                   ("stack_high", "<u8"), ("moved_low", "<u8"), ("moved_high", "<u8"), ("epochs", "<u8")])
 REGION = np.dtype([("start", "<u8"), ("end", "<u8"), ("kind", "<u8")])
 ROW = np.dtype([("magic", "<u4"), ("thread", "<u4"), ("epoch", "<u8"), ("begin", "<u8"), ("end", "<u8"),
                 ("page", "<u8"), ("read", "u1", BITS), ("write", "u1", BITS), ("changed", "u1", BITS)])
@@ -56,18 +56,19 @@ class Truth:
     regions: Array
     rows: Array
 
-    def tracked(self, *, own_stacks: bool = True) -> Array:
-        """The rows of pages that are somebody's promise; without `own_stacks`, less a thread's accesses of its own."""
+    def tracked(self) -> Array:
+        """The rows of pages that are somebody's promise."""
         keep = np.ones(len(self.rows), bool)
         for region in self.regions:
             if int(region["kind"]) in UNTRACKED:
                 keep &= (self.rows["page"] < region["start"]) | (self.rows["page"] >= region["end"])
-        return self.rows[keep if own_stacks else keep & ~self.on_own_stack(self.rows)]
+        return self.rows[keep]
 
     def on_own_stack(self, rows: Array) -> Array:
         """Of each row, whether its page lies in the stack of the thread that accessed it."""
-        owner = self.threads[rows["thread"]]
-        return (rows["page"] + PAGE > owner["stack_low"]) & (rows["page"] < owner["stack_high"])
+        owner, page = self.threads[rows["thread"]], rows["page"]
+        return ((page + PAGE > owner["stack_low"]) & (page < owner["stack_high"])
+                | (page + PAGE > owner["moved_low"]) & (page < owner["moved_high"]))
 
 
 def read_truth(path: Path) -> Truth:

@@ -65,7 +65,8 @@ def accesses_of(table: pa.Table) -> Accesses:
 @dataclass(frozen=True)
 class Placed:
     """True accesses with the threads and thunks of a recording: a row's accesses lie in thunks `first` to `last`
-    (one thunk, unless the recording ends thunks where the truth does not). `begin` and `end`: TSC."""
+    (one thunk, unless the recording ends thunks where the truth does not). `begin` and `end`: TSC. `own`: the page lies
+    in the thread's own stack, which is always open to it: accesses of it are known without being recorded."""
 
     thread: Array
     first: Array
@@ -76,6 +77,7 @@ class Placed:
     changed: Array
     begin: Array
     end: Array
+    own: Array
 
     def __len__(self) -> int:
         return len(self.thread)
@@ -95,11 +97,12 @@ def thread_numbers(dependence: Path) -> dict[int, int]:
     return found
 
 
-def place(truth: Truth, rows: Array, numbers: dict[int, int], thunks: pa.Table) -> Placed:
-    """Find the thunks of true rows. `thunks`: thread, thunk, tsc (of the record that began it).
+def place(truth: Truth, numbers: dict[int, int], thunks: pa.Table) -> Placed:
+    """Find the thunks of the truth's tracked rows. `thunks`: thread, thunk, tsc (of the record that began it).
 
     Raises KeyError when a thread of the truth is not in the recording.
     """
+    rows = truth.tracked()
     thread = np.array([numbers[int(truth.threads[one]["tid"])] for one in rows["thread"]], "<i4")
     threads, tscs = thunks["thread"].to_numpy(), thunks["tsc"].to_numpy()
     first, last = np.zeros(len(rows), "<i8"), np.zeros(len(rows), "<i8")
@@ -109,7 +112,7 @@ def place(truth: Truth, rows: Array, numbers: dict[int, int], thunks: pa.Table) 
         first[mine] = np.searchsorted(began, rows["begin"][mine], "right") - 1
         last[mine] = np.searchsorted(began, rows["end"][mine], "right") - 1
     return Placed(thread, np.maximum(first, 0), np.maximum(last, 0), rows["page"], rows["read"], rows["write"],
-                  rows["changed"], rows["begin"], rows["end"])
+                  rows["changed"], rows["begin"], rows["end"], truth.on_own_stack(rows))
 
 
 # --- pages ---
@@ -125,9 +128,9 @@ def _groups(truth: Placed, accesses: Accesses) -> tuple[Array, Array]:
 
 def covered(truth: Placed, accesses: Accesses, *, writes: bool) -> Array:
     """Of each true row, whether an access of its thread to its page reaches into its thunks; one for writing if so
-    wanted."""
+    wanted. Rows of a thread's own stack are."""
     if not len(accesses) or not len(truth):
-        return np.zeros(len(truth), bool)
+        return truth.own.copy()
     wanted, group = _groups(truth, accesses)
     keep = accesses.write.astype(bool) if writes else np.ones(len(accesses), bool)
     group, thunk, until = group[keep], accesses.thunk[keep].astype("<i8"), accesses.until[keep].astype("<i8")
@@ -135,8 +138,8 @@ def covered(truth: Placed, accesses: Accesses, *, writes: bool) -> Array:
     group, starts = group[order], group[order] * _THUNKS + thunk[order]
     reach = np.maximum.accumulate(group * _THUNKS + until[order])  # the furthest end up to here, within the group
     at = np.searchsorted(starts, wanted * _THUNKS + truth.last, "right") - 1
-    there = np.zeros(len(truth), bool)
-    some = at >= 0
+    there = truth.own.copy()
+    some = (at >= 0) & ~there
     there[some] = (group[at[some]] == wanted[some]) & (reach[at[some]] >= wanted[some] * _THUNKS + truth.first[some])
     return there
 
@@ -155,7 +158,7 @@ def missing_bytes(truth: Placed, accesses: Accesses) -> list[tuple[int, int]]:
     for index in np.flatnonzero(accesses.write):
         by_page.setdefault((int(accesses.thread[index]), int(accesses.page[index])), []).append(int(index))
     found = []
-    for row in np.flatnonzero(truth.changed.any(axis=1)):
+    for row in np.flatnonzero(truth.changed.any(axis=1) & ~truth.own):
         known = np.zeros(BITS, np.uint8)
         for index in by_page.get((int(truth.thread[row]), int(truth.page[row])), ()):
             if accesses.thunk[index] <= truth.last[row] and accesses.until[index] >= truth.first[row]:

@@ -37,7 +37,7 @@ class TruthMaker:
         writes_ = np.stack([bits(one) for one in writes])
         return Placed(np.array(threads, "<i4"), np.array(thunks, "<i8"), np.array(thunks, "<i8"),
                       np.array(pages, "<u8"), np.stack([bits(one) for one in reads]), writes_, writes_, times_,
-                      times_ + 5)
+                      times_ + 5, np.zeros(len(threads), bool))
 
 
 def perfect(truth: Placed) -> Accesses:

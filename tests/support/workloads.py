@@ -62,9 +62,10 @@ WORKLOADS = (
 
 
 def compile_workload(workload: Workload, folder: Path, *flags: str) -> Path:
-    """The program, in `folder`; compiled once for each set of flags the caller gives a folder of its own."""
+    """The program, in `folder`; compiled when it is not there or older than its source. Other flags: another folder."""
     out = folder / workload.name
-    if not out.exists():
+    changed = max(path.stat().st_mtime for path in (workload.source, SOURCES / "workload.h"))
+    if not out.exists() or out.stat().st_mtime < changed:
         subprocess.run(["gcc", "-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", *flags, "-o", out,
                         workload.source, "-lm"], check=True)
     return out

@@ -18,12 +18,13 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum { SLOTS = 1 << 16, PAGES = 1 << 15 };
+enum { SLOTS = 1 << 16, PAGES = 1 << 15, MOVED_STACK = 1 << 20 };
 
 struct page {
 	uint64_t address;
@@ -127,9 +128,21 @@ static void put(struct self *me, const struct page *page, uint64_t end)
 
 static void epoch_begin(struct self *me) { me->begin = tsc(); }
 
+/* A library may have moved main to another stack since its first epoch began: that is where a frame lies now, and its
+ * surroundings. */
+static void find_stack(struct truth_thread *thread)
+{
+	uint64_t here = (uint64_t)__builtin_frame_address(0);
+	if ((here < thread->stack_low || here >= thread->stack_high) && !thread->moved_low) {
+		thread->moved_low = here - MOVED_STACK;
+		thread->moved_high = here + MOVED_STACK;
+	}
+}
+
 static void epoch_end(struct self *me)
 {
 	uint64_t end = tsc();
+	find_stack(me->thread);
 	for (uint32_t i = 0; i < me->count; i++) {
 		put(me, &me->pages[i], end);
 		me->slots[me->pages[i].slot] = 0;
@@ -341,9 +354,12 @@ __attribute__((constructor)) static void begin(void)
 	header = map(TRUTH_SIZE, MAP_SHARED, (int)fd);
 	call(SYS_close, fd, 0, 0, 0, 0, 0);
 	header->magic = TRUTH_MAGIC;
+	uint64_t top = getauxval(AT_EXECFN) & -(uint64_t)TRUTH_PAGE; /* the last of what exec put above main's stack */
 	dl_iterate_phdr(add_object, NULL);
 	add_region((uint64_t)header, (uint64_t)header + TRUTH_SIZE, TRUTH_OWN);
 	thread_begin();
+	if (self->thread->stack_high < top + TRUTH_PAGE)
+		self->thread->stack_high = top + TRUTH_PAGE;
 }
 
 __attribute__((destructor)) static void end(void)

@@ -39,6 +39,7 @@ struct truth_thread {
 	uint32_t pid, tid;
 	uint64_t begin, end;           /* TSC; end 0: it did not end by itself */
 	uint64_t stack_low, stack_high;
+	uint64_t moved_low, moved_high; /* another stack of it; 0 none */
 	uint64_t epochs;
 };
 

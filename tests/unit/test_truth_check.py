@@ -86,6 +86,15 @@ def test_a_true_row_that_spans_thunks_may_be_in_any_of_them() -> None:
         assert (missing_pages(truth, accesses((0, thunk, thunk, A, True))) == []) is (3 <= thunk <= 5)
 
 
+def test_a_threads_own_stack_needs_no_access_and_another_threads_does() -> None:
+    truth = TruthMaker().add(0, 0, A, write=[1]).add(1, 0, A, read=[1]).placed()
+    truth.own[0] = True
+    true = dependences(truth)
+    assert missing_pages(truth, accesses()) == [1] and missing_dependences(truth, true, accesses()) == true
+    assert missing_pages(truth, accesses((1, 0, 0, A, False))) == []
+    assert missing_dependences(truth, true, accesses((1, 0, 0, A, False))) == []
+
+
 def test_coverage_agrees_with_a_plain_loop() -> None:
     """An independent oracle, on random rows."""
     source = np.random.default_rng(1)
