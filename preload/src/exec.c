@@ -18,6 +18,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { ARGUMENTS_MAX = 4096 };
@@ -73,14 +74,13 @@ void ptw_exec_serve(void)
 /* Would the kernel take it? */
 static int check(const char *path)
 {
-	long fd = PTW_SYS(SYS_openat, AT_FDCWD, path, O_PATH | O_CLOEXEC, 0, 0, 0);
-	if (fd < 0)
-		return (int)-fd;
-	ptw_close((int)fd);
-	long may = PTW_SYS(SYS_faccessat2, AT_FDCWD, path, X_OK, AT_EACCESS, 0, 0);
-	if (may == 0 && PTW_SYS(SYS_openat, AT_FDCWD, path, O_PATH | O_DIRECTORY | O_CLOEXEC, 0, 0, 0) >= 0)
+	struct stat status;
+	long error = PTW_SYS(SYS_newfstatat, AT_FDCWD, path, &status, 0, 0, 0);
+	if (error == 0 && !S_ISREG(status.st_mode))
 		return EACCES;
-	return (int)-may;
+	if (error == 0)
+		error = PTW_SYS(SYS_faccessat2, AT_FDCWD, path, X_OK, AT_EACCESS, 0, 0);
+	return (int)-error;
 }
 
 static int in_main(const char *path, char *const *arguments, char *const *environment)

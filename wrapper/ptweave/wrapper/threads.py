@@ -21,5 +21,7 @@ class Access(StrEnum):
 
 
 def threads_environment(threads: ThreadsMode, access: Access) -> dict[str, str]:
-    """What the target's environment must have."""
+    """What the target's environment must have; nothing for native threads, so that it stays as it is."""
+    if threads is ThreadsMode.NATIVE:
+        return {}
     return {"PTWEAVE_THREADS": threads.value, "PTWEAVE_ACCESS": access.value}
