@@ -84,7 +84,8 @@ def add_target(parser: argparse.ArgumentParser) -> None:
                         help="what makes the packets: auto (default), intel_pt (the processor), soft (software)")
     parser.add_argument("--threads", choices=["native", "process"], default="native",
                         help="native (default): threads stay threads; process: they become processes, whose "
-                             "accesses of pages are found")
+                             "accesses of pages are logged (a first version: docs/libtthread.md lists what it does "
+                             "not keep)")
     parser.add_argument("--access", choices=["held", "exact"], default="held",
                         help="with --threads process: log a page as held until another thread's access conflicts "
                              "(default), or every thunk's own accesses")
