@@ -5,7 +5,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 ROOMS := data preload wrapper cli decode merge
 
-.PHONY: help setup build demo test fuzz agree lint bench bench-decode clean
+.PHONY: help setup build demo test fuzz agree lint bench bench-decode bench-threads threads-right clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
@@ -36,6 +36,12 @@ bench-decode: setup ## both decoders beside a bare loop over libipt's blocks; ra
 
 agree: setup ## both decoders over ten thousand runs of random programs
 	@PTWEAVE_AGREE=1000 $(PY) -m pytest -q tests/integration/test_decoders_agree.py -k random_programs
+
+bench-threads: setup ## time libtthread's modes beside the native run: workloads, real programs, single operations
+	@PYTHONPATH=tests $(PY) -m tests.bench.bench_threads
+
+threads-right: setup ## twelve workloads and six programs, 20 runs each at 2, 4 and 8 threads, in every mode (long)
+	@PTWEAVE_LONG=1 $(PY) -m pytest -q tests/integration/test_threads_right.py
 
 clean: ## remove what was built
 	@rm -rf build dist wrapper/ptweave/wrapper/_engine wrapper/ptweave/wrapper/_bpf

@@ -15,7 +15,7 @@ struct evl_batch {
     const int64_t *result, *t, *wait; const uint64_t *tsc, *marker;
     const int32_t *clock_offsets; const uint32_t *clock; const int32_t *stack_offsets; const uint64_t *stack;
 };
-struct evl_counts { uint64_t rows, unfinished, corrupt, unread, lost, missing, inexact; };
+struct evl_counts { uint64_t rows, unfinished, corrupt, unread, lost, missing, accesses, inexact; };
 struct evl_decoder;
 struct evl_decoder *evl_decoder_create(const struct evl_clocks *clocks, uint64_t slack);
 void evl_decoder_destroy(struct evl_decoder *decoder);

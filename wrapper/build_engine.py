@@ -36,7 +36,8 @@ LINK_FLAGS = (
 WRAPPED = (  # functions of Valgrind's that ours stand in front of: vg_*.c
     "vgSysWrap_linux_sys_clone_before", "vgPlain_should_we_trace_this_child", "vgPlain_env_setenv",
     "vgPlain_sigtimedwait_zero", "amd64g_dirtyhelper_CPUID_avx2", "vgPlain_di_notify_mmap", "LibVEX_Translate",
-    "do_iropt_BB", "sanityCheckIRSB", "vgPlain_do_syscall", "vgModuleLocal_do_syscall_for_client_WRK",
+    "ado_treebuild_BB", "do_iropt_BB", "sanityCheckIRSB", "vgPlain_do_syscall",
+    "vgModuleLocal_do_syscall_for_client_WRK",
 )
 
 

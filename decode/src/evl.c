@@ -509,6 +509,7 @@ static void add(struct evl_counts *counts, const struct evl_file *file)
 	counts->corrupt += file->corrupt;
 	counts->unread += file->unread;
 	counts->lost += file->lost;
+	counts->accesses += file->accesses;
 }
 
 void evl_decoder_counts(const struct evl_decoder *d, struct evl_counts *ret)

@@ -54,6 +54,7 @@ struct evl_counts {
 	uint64_t unread;     /* bytes after which nothing could be made of the rest of a list */
 	uint64_t lost;       /* records that had no room when they were logged */
 	uint64_t missing;    /* waits for a release, create or end that is not in the lists */
+	uint64_t accesses;   /* records that begin no thunk */
 	uint64_t inexact;    /* acquires of a version that was not kept: a later one was taken */
 };
 

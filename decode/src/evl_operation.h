@@ -40,6 +40,9 @@ enum evl_operation {
 	EVL_OP_FORK = 30,
 	EVL_OP_DETACH = 31,
 	EVL_OP_COND_RELOCK = 32,
+	EVL_OP_ACCESS_READ = 33,
+	EVL_OP_ACCESS_WRITE = 34,
+	EVL_OP_ACCESS_END = 35,
 };
 
 #define EVL_BARRIER_COUNT(argument) ((argument) & ~(1ull << 63))

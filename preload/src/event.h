@@ -2,7 +2,7 @@
 /*
  * What libtthread logs: operations, records, and the header of a list file.
  *
- * Mirrors data/ptweave/data/evl.py, where the fields are explained. A test keeps the two equal.
+ * Records from PTW_ACCESS_READ on are accesses, and begin no thunk. Mirrors data/ptweave/data/evl.py, where the fields are explained. A test keeps the two equal.
  */
 #ifndef PTW_EVENT_H
 #define PTW_EVENT_H
@@ -42,6 +42,9 @@ enum ptw_operation {
 	PTW_FORK = 30,
 	PTW_DETACH = 31,
 	PTW_COND_RELOCK = 32,
+	PTW_ACCESS_READ = 33,
+	PTW_ACCESS_WRITE = 34,
+	PTW_ACCESS_END = 35,
 	PTW_OPERATIONS, /* one more than the last */
 };
 

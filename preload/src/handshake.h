@@ -27,6 +27,7 @@ enum ptw_hello_kind {
 	PTW_HELLO_PROCESS = 1,
 	PTW_HELLO_THREAD = 2,
 	PTW_HELLO_FORK = 3,
+	PTW_HELLO_PSEUDO_THREAD = 4,
 };
 
 enum ptw_welcome_status {

@@ -37,6 +37,16 @@ __asm__(".pushsection .text.ptweave_mark,\"ax\",@progbits\n"
 	"	ret\n"
 	".cfi_endproc\n"
 	".size ptweave_mark, .-ptweave_mark\n"
+	".globl ptweave_mark_access\n"
+	".type ptweave_mark_access, @function\n"
+	".p2align 6\n"
+	"ptweave_mark_access:\n"
+	".cfi_startproc\n"
+	"	xaddq %rsi, (%rdi)\n"
+	"	movq %rsi, %rax\n"
+	"	ret\n"
+	".cfi_endproc\n"
+	".size ptweave_mark_access, .-ptweave_mark_access\n"
 	".popsection\n");
 
 #define LOAD(word) __atomic_load_n(&(word), __ATOMIC_RELAXED)
@@ -262,7 +272,7 @@ uint32_t ptw_list_index(const struct ptw_writer *writer)
 }
 
 /* Where a record of `size` goes, or NULL (counted). */
-static unsigned char *reserve(struct ptw_writer *writer, uint32_t size, bool outermost)
+static unsigned char *reserve(struct ptw_writer *writer, uint32_t size, bool access, bool outermost)
 {
 	struct ptw_list *list = LOAD(writer->list);
 	bool full = false;
@@ -279,7 +289,7 @@ static unsigned char *reserve(struct ptw_writer *writer, uint32_t size, bool out
 		bump(&list->lost);
 		return NULL;
 	}
-	uint64_t offset = ptweave_mark(&list->reserved, size);
+	uint64_t offset = access ? ptweave_mark_access(&list->reserved, size) : ptweave_mark(&list->reserved, size);
 	if (offset + size > PTW_LIST_SIZE) { /* a thousand handlers came since the check above */
 		bump(&list->lost);
 		return NULL;
@@ -303,7 +313,8 @@ void ptw_writer_put(struct ptw_writer *writer, const struct ptw_record *record, 
 	}
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 
-	struct ptw_record *place = (struct ptw_record *)reserve(writer, size, outermost);
+	struct ptw_record *place = (struct ptw_record *)reserve(writer, size, record->operation >= PTW_ACCESS_READ,
+								      outermost);
 	if (place) {
 		STORE(place->size, size | PTW_RECORD_OPEN);
 		__atomic_signal_fence(__ATOMIC_SEQ_CST);

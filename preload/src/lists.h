@@ -106,4 +106,7 @@ PTW_HIDDEN uint32_t ptw_list_index(const struct ptw_writer *writer);
  * stands in the recorded control flow once for each record, in record order, even when signals come in between. */
 PTW_EXPORT uint64_t ptweave_mark(uint64_t *reserved, uint64_t size);
 
+/* The same for records of accesses, which begin no thunk. */
+PTW_EXPORT uint64_t ptweave_mark_access(uint64_t *reserved, uint64_t size);
+
 #endif

@@ -13,6 +13,7 @@
 #define _GNU_SOURCE
 #include "process.h"
 
+#include "heap.h"
 #include "real.h"
 
 #include <errno.h>
@@ -67,24 +68,11 @@ static struct ptw_hello hello_of(enum ptw_hello_kind kind, uint64_t start_routin
 	};
 }
 
-static void lock_handshakes(void)
-{
-	uint32_t state = 0;
-	if (__atomic_compare_exchange_n(&ptw_process.lock, &state, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
-		return;
-	while (__atomic_exchange_n(&ptw_process.lock, 2, __ATOMIC_ACQUIRE) != 0)
-		ptw_futex_wait(&ptw_process.lock, 2, 1000000000);
-}
-
-static void unlock_handshakes(void)
-{
-	if (__atomic_exchange_n(&ptw_process.lock, 0, __ATOMIC_RELEASE) == 2)
-		ptw_futex_wake(&ptw_process.lock, 1);
-}
-
 static enum ptw_outcome shake_as_thread(uint64_t start_routine)
 {
-	struct ptw_hello hello = hello_of(PTW_HELLO_THREAD, start_routine);
+	bool pseudo = ptw_process_mode && !ptw_is_main();
+	struct ptw_hello hello = hello_of(pseudo ? PTW_HELLO_PSEUDO_THREAD : PTW_HELLO_THREAD, start_routine);
+	hello.flags = pseudo ? ptw_shared->main_pid : 0;
 	if (!ptw_peer_intact(&ptw_process.peer)) { /* the program closed what it did not open: make another */
 		ptw_peer_deinit(&ptw_process.peer);
 		int made = ptw_peer_init(&ptw_process.peer);
@@ -104,9 +92,9 @@ void ptw_thread_attach(uint64_t serial, uint64_t start_routine)
 		ptw_self.top = (uint64_t)pthread_self(); /* the TCB lies at the end of the stack */
 		ptw_writer_init(&ptw_self.writer, ptw_process.lists, (uint32_t)ptw_gettid(), serial,
 				ptw_process.peer.socket);
-		lock_handshakes();
+		ptw_lock(ptw_process.lock);
 		bool go = ptw_tracing() && settle(shake_as_thread(start_routine));
-		unlock_handshakes();
+		ptw_unlock(ptw_process.lock);
 		if (go)
 			ptw_self.state = PTW_THREAD_TRACED;
 		else
@@ -128,6 +116,8 @@ static void log_exit(const struct ptw_frame *caller)
 	struct ptw_event event = {PTW_EXIT, pthread_self(), 0, ptw_self.serial, 0};
 	ptw_log(&event, caller, now, now);
 }
+
+void ptw_process_resume(void) { __atomic_store_n(ptw_live, ptw_process.traced, __ATOMIC_RELAXED); }
 
 void ptw_thread_end(const struct ptw_frame *caller)
 {
@@ -195,10 +185,10 @@ static void fork_child(void)
 		return;
 	ptw_block_signals(&mask);
 	ptw_peer_deinit(&ptw_process.peer);
-	ptw_process.lock = 0;
+	*ptw_process.lock = 0;
 	ptw_process.traced = 0;
 	ptw_threads_forget();
-	ptw_process.serials = ptw_self.serial = 1;
+	*ptw_process.serials = ptw_self.serial = 1;
 	ptw_self.state = PTW_THREAD_UNTRACED;
 	begin(PTW_HELLO_FORK, ptw_process.lists);
 	if (!ptw_process.traced) /* a put that the fork interrupted still writes: not into the parent's lists */
@@ -255,6 +245,13 @@ __attribute__((constructor)) static void begin_process(int argc, char **argv, ch
 	uint64_t mask;
 	(void)argc, (void)argv;
 	ptw_real_init();
+	bool shared = ptw_heap_is_ours(); /* process mode, and there is shared memory */
+	static uint64_t serials;
+	static uint32_t lock;
+	ptw_process.serials = shared ? &ptw_shared->serials : &serials;
+	ptw_process.lock = shared ? &ptw_shared->handshake_lock : &lock;
+	*ptw_process.serials = ptw_self.serial = 1;
+	bool watching = pthread_key_create(&end_key, end_of_thread) == 0;
 	if (!path || !*path)
 		return;
 	struct sockaddr_un *address = &ptw_process.peer.address;
@@ -265,15 +262,14 @@ __attribute__((constructor)) static void begin_process(int argc, char **argv, ch
 	address->sun_family = AF_UNIX;
 	memcpy(address->sun_path, path, strlen(path) + 1);
 	long page = PTW_SYS(SYS_mmap, 0, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	ptw_process.objects = ptw_objects_init();
+	ptw_process.objects = shared ? (struct ptw_object *)PTW_META_OBJECTS : ptw_objects_init();
 	if ((page < 0 && page >= -4095) || !ptw_process.objects ||
 	    PTW_SYS(SYS_madvise, page, 4096, MADV_WIPEONFORK, 0, 0, 0) != 0 ||
-	    pthread_key_create(&end_key, end_of_thread) != 0) {
+	    !watching) {
 		ptw_say("no memory for libtthread: this process goes on untraced");
 		return;
 	}
 	ptw_live = (uint32_t *)page;
-	ptw_process.serials = ptw_self.serial = 1;
 	ptw_self.top = main_stack_top(environment);
 	ptw_threads_init();
 	ptw_block_signals(&mask);

@@ -11,21 +11,23 @@
 
 #include "handshake.h"
 #include "log.h"
+#include "shared_lock.h"
+#include "slots.h"
 
 struct ptw_process {
 	struct ptw_peer peer;
 	struct ptw_lists *lists;
 	struct ptw_object *objects;
-	uint64_t serials; /* given to threads and forks */
-	uint32_t traced;  /* as *ptw_live, but not wiped in fork children */
-	uint32_t lock;    /* futex: a handshake is under way */
+	uint64_t *serials; /* given to threads and forks; in process mode shared, as is the lock */
+	uint32_t *lock;    /* a handshake is under way */
+	uint32_t traced;   /* as *ptw_live, but not wiped in fork children */
 };
 
 extern PTW_HIDDEN struct ptw_process ptw_process;
 
 static inline uint64_t ptw_next_serial(void)
 {
-	return __atomic_add_fetch(&ptw_process.serials, 1, __ATOMIC_RELAXED);
+	return __atomic_add_fetch(ptw_process.serials, 1, __ATOMIC_RELAXED);
 }
 
 /* Make this thread known: claim a list, shake hands. `serial` names it. Afterwards it is TRACED or UNTRACED. */
@@ -33,6 +35,9 @@ PTW_HIDDEN void ptw_thread_attach(uint64_t serial, uint64_t start_routine);
 
 /* Log how this thread began: `serial` is that of its create or fork (0: none known), `parent` the tid it was made by. */
 PTW_HIDDEN void ptw_log_start(const struct ptw_frame *caller, uint64_t object, uint64_t serial, uint32_t parent);
+
+/* In the process of a new thread (process mode): what fork children do not inherit. */
+PTW_HIDDEN void ptw_process_resume(void);
 
 /* Log its end and hand its last list over. */
 PTW_HIDDEN void ptw_thread_end(const struct ptw_frame *caller);
@@ -43,6 +48,9 @@ PTW_HIDDEN void ptw_thread_watch_end(void);
 /* --- thread.c --- */
 
 PTW_HIDDEN void ptw_threads_init(void);
+
+/* Process mode begins: threads are made known to all processes. */
+PTW_HIDDEN void ptw_threads_share(void);
 
 /* In a fork child: the threads of the parent are not here. */
 PTW_HIDDEN void ptw_threads_forget(void);

@@ -5,7 +5,7 @@
 
 #include <dlfcn.h>
 
-struct ptw_real ptw_real;
+struct ptw_real ptw_real, ptw_threading;
 
 static void *find(const char *name, const char *version)
 {
@@ -19,7 +19,9 @@ void ptw_real_init(void)
 	if (!ptw_real.name) {                                           \
 		void *found = find(#name, version);                     \
 		__atomic_store_n((void **)&ptw_real.name, found, __ATOMIC_RELAXED); \
-	}
+	}                                                               \
+	if (!ptw_threading.name)                                        \
+		__atomic_store_n((void **)&ptw_threading.name, (void *)ptw_real.name, __ATOMIC_RELAXED);
 	PTW_REAL_FUNCTIONS(X)
 #undef X
 }

@@ -2,7 +2,7 @@
 /*
  * The functions we stand in front of, as the next library in line has them.
  *
- * REAL(name)(...) is right at any time, also before our constructor ran. Resolving takes no allocation when the
+ * REAL(name)(...) and GLIBC(name)(...) are right at any time, also before our constructor ran. Resolving takes no allocation when the
  * function exists (glibc's dlsym allocates only to describe an error); the mutex functions, which an allocator may
  * use, come first, so an allocator that asks for them in the midst of it finds them. Thread-safe: everybody who
  * resolves finds the same.
@@ -12,12 +12,28 @@
 
 #include "sys.h"
 
+#include <malloc.h>
 #include <pthread.h>
 #include <semaphore.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
 #include <threads.h>
 
 /* X(name, version): version where more than one exists and the default matters, else NULL */
 #define PTW_REAL_FUNCTIONS(X)                         \
+	X(malloc, NULL)                               \
+	X(free, NULL)                                 \
+	X(calloc, NULL)                               \
+	X(realloc, NULL)                              \
+	X(reallocarray, NULL)                         \
+	X(memalign, NULL)                             \
+	X(aligned_alloc, NULL)                        \
+	X(posix_memalign, NULL)                       \
+	X(valloc, NULL)                               \
+	X(pvalloc, NULL)                              \
+	X(malloc_usable_size, NULL)                   \
+	X(_IO_file_doallocate, NULL)                  \
 	X(pthread_mutex_lock, NULL)                   \
 	X(pthread_mutex_unlock, NULL)                 \
 	X(pthread_mutex_trylock, NULL)                \
@@ -48,6 +64,10 @@
 	X(pthread_timedjoin_np, NULL)                 \
 	X(pthread_detach, NULL)                       \
 	X(fork, NULL)                                 \
+	X(execve, NULL)                               \
+	X(execvp, NULL)                               \
+	X(execvpe, NULL)                              \
+	X(__register_atfork, NULL)                    \
 	X(dlclose, NULL)                              \
 	X(mtx_lock, NULL)                             \
 	X(mtx_trylock, NULL)                          \
@@ -60,6 +80,41 @@
 	X(thrd_create, NULL)                          \
 	X(thrd_join, NULL)                            \
 	X(thrd_detach, NULL)                          \
+	X(thrd_exit, NULL)                            \
+	X(pthread_exit, NULL)                         \
+	X(pthread_cancel, NULL)                       \
+	X(pthread_kill, NULL)                         \
+	X(pthread_getattr_np, NULL)                   \
+	X(getpid, NULL)                               \
+	X(pthread_setname_np, NULL)                   \
+	X(pthread_getname_np, NULL)                   \
+	X(getppid, NULL)                              \
+	X(pthread_mutex_init, NULL)                   \
+	X(pthread_mutex_destroy, NULL)                \
+	X(pthread_mutex_consistent, NULL)             \
+	X(pthread_spin_init, NULL)                    \
+	X(pthread_spin_destroy, NULL)                 \
+	X(pthread_cond_init, "GLIBC_2.3.2")           \
+	X(pthread_cond_destroy, "GLIBC_2.3.2")        \
+	X(pthread_rwlock_init, NULL)                  \
+	X(pthread_rwlock_destroy, NULL)               \
+	X(pthread_barrier_destroy, NULL)              \
+	X(sem_init, NULL)                             \
+	X(sem_destroy, NULL)                          \
+	X(sem_getvalue, NULL)                         \
+	X(pthread_once, NULL)                         \
+	X(call_once, NULL)                            \
+	X(mtx_init, NULL)                             \
+	X(mtx_destroy, NULL)                          \
+	X(cnd_init, NULL)                             \
+	X(cnd_destroy, NULL)                          \
+	X(sigaction, NULL)                            \
+	X(signal, NULL)                               \
+	X(__sysv_signal, NULL)                        \
+	X(sigprocmask, NULL)                          \
+	X(pthread_sigmask, NULL)                      \
+	X(sigsuspend, NULL)                           \
+	X(sigaltstack, NULL)                          \
 	/* newer than the rest: absent in older libraries, and then nobody calls them */ \
 	X(pthread_mutex_clocklock, NULL)              \
 	X(pthread_cond_clockwait, NULL)               \
@@ -68,8 +123,10 @@
 	X(pthread_clockjoin_np, NULL)                 \
 	X(sem_clockwait, NULL)
 
-pid_t fork(void);
 int dlclose(void *);
+void (*__sysv_signal(int, void (*)(int)))(int);
+int _IO_file_doallocate(void *);
+int __register_atfork(void (*)(void), void (*)(void), void (*)(void), void *);
 
 struct ptw_real {
 #define X(name, version) __typeof__(&name) name;
@@ -79,10 +136,16 @@ struct ptw_real {
 
 extern PTW_HIDDEN struct ptw_real ptw_real;
 
+/* What our wrappers of thread operations call: glibc's functions, or in process mode ours (threading.c). */
+extern PTW_HIDDEN struct ptw_real ptw_threading;
+
 PTW_HIDDEN void ptw_real_init(void);
 
-#define REAL(name)                                                                                  \
-	(*(__builtin_expect(!__atomic_load_n(&ptw_real.name, __ATOMIC_RELAXED), 0) ? ptw_real_init() : (void)0, \
-	   __atomic_load_n(&ptw_real.name, __ATOMIC_RELAXED)))
+#define PTW_FUNCTION(table, name)                                                                    \
+	(*(__builtin_expect(!__atomic_load_n(&table.name, __ATOMIC_RELAXED), 0) ? ptw_real_init() : (void)0, \
+	   __atomic_load_n(&table.name, __ATOMIC_RELAXED)))
+
+#define GLIBC(name) PTW_FUNCTION(ptw_real, name)
+#define REAL(name) PTW_FUNCTION(ptw_threading, name)
 
 #endif

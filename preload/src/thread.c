@@ -10,10 +10,11 @@
  * The caller's pthread_t is written once, by whichever of the two comes first, because the memory it lies in may be
  * gone as soon as the new thread runs.
  *
- * pthread_exit and thrd_exit go straight to glibc: the end of a thread is logged by a thread-specific destructor, in the
+ * pthread_exit and thrd_exit log nothing: the end of a thread is logged by a thread-specific destructor, in the
  * last of its rounds, so that what other destructors do is still in the list.
  */
 #define _GNU_SOURCE
+#include "life.h"
 #include "process.h"
 #include "real.h"
 
@@ -42,8 +43,13 @@ struct ptw_start {
 	uint32_t tid; /* once the thread runs */
 };
 
-static struct ptw_start starts[STARTS];
+/* In process mode the pool is shared. */
+static struct ptw_start own_starts[STARTS];
+static struct ptw_start *starts = own_starts;
+_Static_assert(sizeof own_starts <= PTW_META_STARTS_SIZE, "the pool fits its place");
 static uint32_t tid_offset; /* of the tid in glibc's struct pthread; 0 unknown */
+
+void ptw_threads_share(void) { starts = (struct ptw_start *)PTW_META_STARTS; }
 
 void ptw_threads_init(void)
 {
@@ -166,14 +172,17 @@ void ptw_thread_finished(const struct ptw_frame *caller)
 	struct ptw_start *start = ptw_self.start;
 	if (ptw_tracing())
 		ptw_thread_end(caller);
-	if (!start)
+	if (!start) {
+		ptw_thread_ended();
 		return;
+	}
 	uint32_t pending = START_PENDING;
 	__atomic_compare_exchange_n(&start->created, &pending, START_AWAITED, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
 	while (__atomic_load_n(&start->created, __ATOMIC_ACQUIRE) != START_CREATED)
-		ptw_futex_wait(&start->created, START_AWAITED, 100000000);
+		ptw_shared_wait(&start->created, START_AWAITED, &(struct timespec){0, 100000000});
 	ptw_self.start = NULL;
 	release(start);
+	ptw_thread_ended();
 }
 
 /* --- create ------------------------------------------------------------------------------------------------------ */
@@ -202,7 +211,7 @@ static void created(struct ptw_start *start, const struct ptw_frame *caller, uin
 		publish(start->handle, start->serial, tid);
 		event = (struct ptw_event){PTW_CREATE, start->handle, 0, start->serial, tid};
 		if (__atomic_exchange_n(&start->created, START_CREATED, __ATOMIC_ACQ_REL) == START_AWAITED)
-			ptw_futex_wake(&start->created, 1);
+			ptw_shared_wake(&start->created, 1);
 	} else {
 		release(start); /* the thread's reference: there is none */
 	}

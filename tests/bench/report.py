@@ -15,13 +15,25 @@ RUNS = 5
 
 @dataclass(frozen=True)
 class Figure:
-    """One measured figure; `peer` names what it is divided by, `ratio` is null where there is no peer."""
+    """One measured figure; `peer` names what it is divided by, `ratio` is null where there is no peer.
+
+    `published` is the ratio that the literature gives for the same thing, `wanted` the one that is asked for.
+    """
 
     metric: str
     value: float
     unit: str
     peer: str
     ratio: float | None
+    published: float | None = None
+    wanted: float | None = None
+
+    def beside(self) -> str:
+        """What it is to be compared with, for the eye."""
+        words = [f"{self.ratio:7.2f} x {self.peer}"] if self.ratio is not None else []
+        words += [f"(published {self.published:.2f})"] if self.published is not None else []
+        words += [f"(wanted at most {self.wanted:.3g})"] if self.wanted is not None else []
+        return " ".join(words)
 
 
 def medians_of(measures: list[Callable[[], float]], runs: int = RUNS) -> list[float]:
@@ -37,5 +49,4 @@ def write(name: str, figures: list[Figure]) -> None:
     (folder / f"{name}.json").write_text(json.dumps([asdict(figure) for figure in figures], indent=1) + "\n")
     width = max(len(figure.metric) for figure in figures)
     for figure in figures:
-        ratio = f"{figure.ratio:7.2f} x {figure.peer}" if figure.ratio is not None else ""
-        print(f"{figure.metric:<{width}}  {figure.value:>12.3f} {figure.unit:<4} {ratio}")
+        print(f"{figure.metric:<{width}}  {figure.value:>12.3f} {figure.unit:<4} {figure.beside()}".rstrip())

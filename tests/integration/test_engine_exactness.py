@@ -67,7 +67,8 @@ PROGRAMS: dict[str, tuple[str, list[str], bytes]] = {
                 b"jumps 70 skipped 20 traps 10 repaired 10 wrong 0 interrupted 1 alarms 1 received 1\n"),
     "forks": ("forks.c", ["refuse"], b"forks 1\nclones 1\nrefused 1\nspawned\nvforked\nexecutes 1\n"),
     "four threads": ("four_threads.c", ["300"], b""),
-    "faults in the middle": ("rep_faults.c", [], b"copies 0 strings 0 pushes 0 faults 1\n"),
+    "faults in the middle": ("rep_faults.c", [],
+                             b"copies 0 strings 0 directions 0 registers 0 loads 0 pushes 0 faults 1\n"),
     "code in memory": ("jit.c", [], b"anonymous 0 patched 0 views 0 threads 0 children 0\n"),
 }
 

@@ -85,7 +85,7 @@ def test_every_call_is_logged_once(sync_all: tuple[Path, Traced]) -> None:
     """The program's own counters are the oracle."""
     _, traced = sync_all
     expected = counted(traced.err)
-    assert set(expected) == {one.name.lower() for one in Operation}
+    assert set(expected) == {one.name.lower() for one in Operation if not one.name.startswith("ACCESS")}
     assert traced.operations() == expected and min(expected.values()) > 0
     assert_whole(traced)
 

@@ -27,6 +27,9 @@ def bundle(tmp_path: Path) -> Bundle:
     return Bundle.create(tmp_path / "x.ptw", Manifest(clocks=Clocks(0, 0, 1 << 40, 1 << 40)))
 
 
+ACCESSES = (OP.ACCESS_READ, OP.ACCESS_WRITE, OP.ACCESS_END)
+
+
 def decode(bundle: Bundle, *lists: List) -> dict[int, list[dict[str, object]]]:
     """Thunks by thread."""
     for one in lists:
@@ -66,7 +69,17 @@ def test_columns_of_a_record(bundle: Bundle) -> None:
     assert (busy["acquire"], busy["result"], busy["wait"]) == (False, 16, 0)  # a time that runs backwards is no wait
 
 
-@pytest.mark.parametrize("operation", Operation)
+@pytest.mark.parametrize("operation", ACCESSES)
+def test_an_access_begins_no_thunk_and_is_not_missing(bundle: Bundle, operation: Operation) -> None:
+    one = List(0).add(OP.MUTEX_LOCK, 5).add(operation, 6).add(OP.MUTEX_UNLOCK, 7)
+    ledger = bundle.ledger()
+    ledger.add("dependence/0", "events", stored=3)
+    bundle.save_ledger(ledger)
+    assert [row["operation"] for row in decode(bundle, one)[0]] == ["mutex_lock", "mutex_unlock"]
+    assert bundle.ledger().losses == []
+
+
+@pytest.mark.parametrize("operation", [one for one in Operation if one not in ACCESSES])
 def test_every_operation_has_its_name(bundle: Bundle, operation: Operation) -> None:
     row, = decode(bundle, List(0).add(operation, 5))[0]
     assert row["operation"] == operation.name.lower()

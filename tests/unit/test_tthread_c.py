@@ -9,6 +9,8 @@ from support.ctests import build, case_names, run_case
 
 IMPATIENT = ("-DPTW_PATIENCE_NS=300000000ull",)
 LISTS, OBJECTS = ("preload/src/lists.c",), ("preload/src/objects.c",)
+HEAP = tuple(f"preload/src/{name}.c" for name in ("region", "units", "heap", "heap_open", "handshake"))
+"""Its addresses lie where the address sanitizer has its own: built without."""
 UNWIND = ("preload/src/unwind.c", "preload/src/cfi.c")
 
 
@@ -35,3 +37,8 @@ def test_unwinder_agrees_with_libgcc(case: str, optimisation: str) -> None:
 
 def test_unwind_sections_are_read_within_bounds() -> None:
     run_case(build("unwind_test", UNWIND, "asan"), "corrupt_unwind_sections_end_the_stack")
+
+
+@pytest.mark.parametrize("case", case_names("heap_test"))
+def test_heap(case: str) -> None:
+    run_case(build("heap_test", HEAP), case)

@@ -9,9 +9,9 @@ begins a new section: a header again (its magic stands where a record's size wou
     record   u32 size (bytes, this word included); u16 operation; u16 frames; u64 tsc_enter, tsc_exit;
              u64 object; i64 result; u64 object_version; u64 argument; u64 stack[frames] (innermost first)
 
-`operation` is an `Operation`. Every record is the beginning of a thunk. `object_version` counts the releases of the
-object: for a release the version it made, for an acquire the version it saw (it joins all releases up to that one);
-0 when there is none, or the object found no place in the process's table.
+`operation` is an `Operation`. Every record but those of accesses is the beginning of a thunk. `object_version` counts
+the releases of the object: for a release the version it made, for an acquire the version it saw (it joins all releases
+up to that one); 0 when there is none, or the object found no place in the process's table.
 `flags`: bits 0–7 the kind of handshake (`ptweave.data.handshake.Hello`), bits 8–31 the process image's number in the
 run: objects, versions and serials below mean the same within one image.
 `lost` counts records that had no room, or that a signal handler jumped away from. Bit 0 of a record's `size` is set
@@ -32,7 +32,15 @@ What `object`, `object_version` and `argument` are, where that is not the object
     cond_wait, cond_timedwait       the condition; its version; the mutex
     cond_wait_begin, cond_relock    the mutex; its version; the condition
     barrier_arrive  the barrier; the version this arrival made; its count (0 unknown)
+    access_read, access_write       first address accessed; 0; pages opened by it, from the page it is in (a window)
+    access_end      address of a page; 0; pages closed from there on (object and argument 0: all that were open)
     barrier_wait    the barrier; arrivals up to then; its count, with bit 63 set in the serial thread
+
+Accesses (process mode only) lie between the records that begin thunks. A page is open from the access that opened it
+until an `access_end` that covers it: to the thread's thunks in between it was readable, after `access_write` writable
+too, and no further access of it was seen. `stack` begins with the accessing instruction's address plus one; for a
+system call it is the call's. An open page that never ends was open until the thread ended. The own stack is always
+open, and not logged. Accesses have a marker function of their own, `ptweave_mark_access`, which no header names.
 
 A barrier's versions begin a generation at a multiple of its count: (version − 1) // count numbers it.
 """
@@ -88,3 +96,6 @@ class Operation(IntEnum):
     FORK = 30
     DETACH = 31
     COND_RELOCK = 32  # acquires the mutex on the way out of a condition wait
+    ACCESS_READ = 33  # a page was read for the first time since it was closed
+    ACCESS_WRITE = 34  # written, after it was closed or only read
+    ACCESS_END = 35  # pages were closed

@@ -7,7 +7,8 @@ of that pipe for one `welcome`. The kernel says who the peer is (SCM_CREDENTIALS
 believes nobody else. The connection stays open while the process lives: its end tells the other side.
 
     hello    u32 magic "PTW1", u16 version, u16 kind; u32 pid, tid; u64 tsc; u32 list (index of the thread's
-             first event list), u32 flags; u64 start_routine, u64 marker                           48 bytes
+             first event list), u32 flags (of a pseudo-thread: pid of its program's main process);
+             u64 start_routine, u64 marker                                                         48 bytes
     welcome  u32 magic, u16 version, u16 status; i32 thread, u32 flags                              16 bytes
 """
 
@@ -30,6 +31,7 @@ class Hello(IntEnum):
     PROCESS = 1  # first thread of a process image; brings the memfd
     THREAD = 2
     FORK = 3  # first thread of a fork child; brings a memfd of its own
+    PSEUDO_THREAD = 4  # a thread that is a process: logs to the main process's lists, over its connection
 
 
 class Status(IntEnum):

@@ -97,7 +97,7 @@ PROCESSES = Table("processes", "a process image: a process from its fork or exec
     Column("space", _U32, "", "address space number, dense in the run"),
     Column("pid", _I32, "", "process id"),
     Column("parent", _I32, "", "process id of its parent"),
-    Column("began_by", _STR, "", "start, fork or exec"),
+    Column("began_by", _STR, "", "start, fork, exec, or thread (a thread made a process: parent is its main process)"),
     Column("exe", _STR, "", "path of the executable"),
     Column("t_start", _I64, "ns", "when it began"),
     Column("t_end", _I64, "ns", "when the process ended or the next image replaced it; null unknown"),

@@ -48,11 +48,13 @@ class Counts:
     unread: int
     lost: int
     missing: int
+    accesses: int
     inexact: int
 
     @classmethod
     def of(cls, raw: Any) -> Counts:
-        return cls(raw.rows, raw.unfinished, raw.corrupt, raw.unread, raw.lost, raw.missing, raw.inexact)
+        return cls(raw.rows, raw.unfinished, raw.corrupt, raw.unread, raw.lost, raw.missing, raw.accesses,
+                   raw.inexact)
 
 
 class ThunkDecoder:
@@ -232,7 +234,7 @@ def _expected(ledger: Ledger, thread: int) -> int | None:
 
 def _unreadable(one: Counts, expected: int | None) -> int:
     """Records that were stored and did not come out: counted by the recorder's account, at least one if cut."""
-    missing = 0 if expected is None else max(0, expected - one.rows - one.corrupt)
+    missing = 0 if expected is None else max(0, expected - one.rows - one.corrupt - one.accesses)
     return max(missing, 1 if one.unread else 0)
 
 

@@ -10,6 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ptweave.data.bundle import Bundle
+from ptweave.data.evl import EVL_HEADER, EVL_MAGIC
+from ptweave.data.handshake import Hello
 from ptweave.data.manifest import Manifest
 from ptweave.data.schemas import PROCESSES
 from ptweave.data.sideband import SidebandKind, read_sideband
@@ -92,6 +94,7 @@ def load_tasks(bundle: Bundle) -> Tasks:
         for row in batch.to_pylist():
             _note(tasks, row, bundle.manifest)
     _finish(tasks, bundle.manifest)
+    _note_pseudo_threads(tasks, bundle)
     return tasks
 
 
@@ -112,6 +115,28 @@ def _note(tasks: Tasks, row: dict[str, Any], manifest: Manifest) -> None:
             tasks.threads[row["thread"]].t_end = t
         case _:
             pass
+
+
+def _note_pseudo_threads(tasks: Tasks, bundle: Bundle) -> None:
+    """Processes that are threads of another say so in their event lists."""
+    mains: dict[int, int] = {}
+    pseudo: dict[int, int] = {}
+    for path in bundle.dependence.glob("*.evl"):
+        with path.open("rb") as file:
+            header = file.read(EVL_HEADER.size)
+        if len(header) < EVL_HEADER.size:
+            continue
+        magic, pid, _, _, flags, *_ = EVL_HEADER.unpack(header)
+        if magic != EVL_MAGIC:
+            continue
+        if flags & 0xFF == Hello.PSEUDO_THREAD:
+            pseudo[pid] = flags >> 8
+        elif flags & 0xFF in (Hello.PROCESS, Hello.FORK):
+            mains[flags >> 8] = pid
+    for process in tasks.processes:
+        if process.pid in pseudo and process.began_by == "fork":
+            process.began_by = "thread"
+            process.parent = mains.get(pseudo[process.pid], process.parent)
 
 
 def _open_processes(tasks: Tasks, pid: int) -> list[Process]:

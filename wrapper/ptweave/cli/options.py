@@ -83,7 +83,12 @@ def add_target(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--engine", choices=["auto", "intel_pt", "soft"], default="auto",
                         help="what makes the packets: auto (default), intel_pt (the processor), soft (software)")
     parser.add_argument("--threads", choices=["native", "process"], default="native",
-                        help="native (default): threads stay threads; process is not part of this version")
+                        help="native (default): threads stay threads; process: they become processes, whose "
+                             "accesses of pages are logged (a first version: docs/libtthread.md lists what it does "
+                             "not keep)")
+    parser.add_argument("--access", choices=["held", "exact"], default="held",
+                        help="with --threads process: log a page as held until another thread's access conflicts "
+                             "(default), or every thunk's own accesses")
     add_quiet(parser)
     parser.usage = "%(prog)s [options] -- COMMAND…"
     parser.set_defaults(command_words=[])

@@ -13,6 +13,7 @@ from ptweave.cli.progress import progress
 from ptweave.data import BadInput, Bundle, State, Times
 from ptweave.wrapper.engines import Engine
 from ptweave.wrapper.supervisor import Options, Recording, record, repair
+from ptweave.wrapper.threads import Access, ThreadsMode
 
 if TYPE_CHECKING:
     from ptweave.decode.debug_files import DebugFiles
@@ -22,10 +23,8 @@ SHOWN_LOSSES = 3
 
 def run_target(args: argparse.Namespace, words: list[str]) -> Recording:
     """Record as the options of `wrap` and `record` say."""
-    if args.threads == "process":
-        raise BadInput("threads as processes are not part of this version", where="--threads process",
-                       remedy="use --threads native")
-    return record(Options(words, output_path(args, words), Engine(args.engine), notice=say))
+    return record(Options(words, output_path(args, words), Engine(args.engine), ThreadsMode(args.threads),
+                          Access(args.access), notice=say))
 
 
 def open_finished(args: argparse.Namespace) -> Bundle:

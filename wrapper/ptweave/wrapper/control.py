@@ -308,20 +308,23 @@ class ControlServer:
     def _welcome(self, client: _Client, message: _Message) -> int:
         if len(message.data) != HELLO.size or not message.fds:
             raise _Refused("malformed")
-        magic, version, kind, pid, tid, tsc, index, _, start_routine, marker = HELLO.unpack(message.data)
+        magic, version, kind, pid, tid, tsc, index, main, start_routine, marker = HELLO.unpack(message.data)
         if magic != MAGIC or version != VERSION or kind not in iter(Hello):
             raise _Refused("malformed")
         if client.pid == 0 and message.uid != os.geteuid():
             raise _Refused("foreign")
-        if message.pid <= 0 or pid != message.pid or client.pid not in (0, pid) or not _is_thread(pid, tid):
+        owner = main if kind == Hello.PSEUDO_THREAD else pid
+        if message.pid <= 0 or pid != message.pid or client.pid not in (0, pid, owner) or not _is_thread(pid, tid):
             raise _Refused("forged")
-        if kind == Hello.THREAD:
-            image = self._images.get(pid)
+        if owner != pid and _parent(pid) != owner:
+            raise _Refused("forged")
+        if kind in (Hello.THREAD, Hello.PSEUDO_THREAD):
+            image = self._images.get(owner)
             if image is None:
                 raise _Refused("malformed")
         else:
             image = self._begin(message, pid, Hello(kind))
-        client.pid = pid
+        client.pid = owner
         thread = self._assign(pid, tid, tsc)
         if thread < 0:
             raise _Refused("overload")
@@ -402,6 +405,15 @@ class ControlServer:
         self._epoll.close()
         os.close(self._spare)
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _parent(pid: int) -> int:
+    """A process's parent; 0 when it is gone."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return 0
+    return int(status.rpartition(b")")[2].split()[1])
 
 
 def _is_thread(pid: int, tid: int) -> bool:

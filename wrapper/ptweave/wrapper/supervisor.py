@@ -35,6 +35,7 @@ from ptweave.wrapper.soft import SoftEngine, Spool, salvage
 from ptweave.wrapper.syscalls import SyscallRecorder
 from ptweave.wrapper.target import Linkage, Spawn, Target, examine
 from ptweave.wrapper.tasks import TaskRegistry
+from ptweave.wrapper.threads import Access, ThreadsMode, threads_environment
 
 TICK_MS = 20
 PR_SET_CHILD_SUBREAPER = 36
@@ -57,6 +58,8 @@ class Options:
     argv: Sequence[str]
     output: Path
     engine: Engine = Engine.AUTO
+    threads: ThreadsMode = ThreadsMode.NATIVE
+    access: Access = Access.HELD
     notice: Callable[[str], None] = lambda line: None
     """Takes lines for the user while the target runs (used sparingly: the terminal is the target's)."""
 
@@ -191,6 +194,7 @@ class _Session:
 
         self.control = ControlServer(self.bundle, assign)
         self.environment.update(self.control.environment())
+        self.environment.update(threads_environment(self.options.threads, self.options.access))
         _remember_folder(self.bundle, self.environment)
         self.parts.append(Part("thunks", self.control.service, self.control.finish, self.control.fds))
 
@@ -318,6 +322,7 @@ def record(options: Options) -> Recording:
     manifest = Manifest(
         command=list(options.argv), cwd=str(Path.cwd()), environment=host.kept_environment(), host=host.host_name(),
         kernel=host.kernel(), ptweave=ptweave_version(), cpu=host.cpu(), engine=engine.value,
+        threads_mode=options.threads.value,
         clocks=Clocks(first.tsc, first.ns, 0, 0, host.realtime_ns()))
     bundle = Bundle.create(options.output, manifest)
     holder = lock(bundle)

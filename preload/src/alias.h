@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Process mode: the always open view of an address. Synchronisation objects are used through it: they are not the
+ * program's data, so their pages neither fault nor count, and the kernel may wait on them at any time.
+ *
+ * Addresses that are not tracked memory are their own alias. Signal-safe, takes no lock.
+ */
+#ifndef PTW_ALIAS_H
+#define PTW_ALIAS_H
+
+#include "region.h"
+#include "segments.h"
+
+static inline void *ptw_alias_of(const void *pointer)
+{
+	uint64_t address = (uint64_t)pointer;
+	if (ptw_in_region(address))
+		return (void *)(address - PTW_REGION + PTW_ALIAS);
+	const struct ptw_segments *all = ptw_segment_table;
+	uint32_t count = __atomic_load_n(&all->count, __ATOMIC_ACQUIRE);
+	for (uint32_t i = 0; i < count; i++) {
+		const struct ptw_segment *segment = &all->segment[i];
+		if (address - segment->start < segment->end - segment->start)
+			return (void *)(PTW_ALIAS + segment->page * PTW_PAGE + (address - segment->start));
+	}
+	return (void *)address;
+}
+
+#endif

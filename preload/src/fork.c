@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The program's fork; fork.h says what it gives.
+ *
+ * Parent and child share their stack until the child has copied the memory. So both are on another one meanwhile, a
+ * private mapping that the clone itself copies; the parent goes back when the child says that it is done. glibc's fork
+ * cannot be used: it writes to the C library's data and the thread control block, shared at that time. What it does for
+ * a child is done here: handlers, tid, robust list, and locks of stdio streams, which others may have held.
+ */
+#define _GNU_SOURCE
+#include "fork.h"
+
+#include "handshake.h"
+#include "pages.h"
+#include "process.h"
+#include "real.h"
+#include "region.h"
+#include "segments.h"
+#include "spawn.h"
+#include "warden.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { HANDLERS = 256, STACK = 64 << 10 };
+
+/* --- handlers --- */
+
+struct handler {
+	void (*prepare)(void), (*parent)(void), (*child)(void);
+	void *library;
+};
+
+static struct handler handlers[HANDLERS];
+static uint32_t handler_count, handler_lock;
+
+int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void), void *library);
+
+/* glibc has them too, for when process mode could not begin. */
+PTW_EXPORT int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void), void *library)
+{
+	ptw_lock(&handler_lock);
+	if (handler_count < HANDLERS)
+		handlers[handler_count++] = (struct handler){prepare, parent, child, library};
+	ptw_unlock(&handler_lock);
+	return GLIBC(__register_atfork)(prepare, parent, child, library);
+}
+
+static void run_prepare(void)
+{
+	for (uint32_t i = handler_count; i-- > 0;)
+		if (handlers[i].prepare)
+			handlers[i].prepare();
+}
+
+static void run_after(bool child)
+{
+	for (uint32_t i = 0; i < handler_count; i++) {
+		void (*function)(void) = child ? handlers[i].child : handlers[i].parent;
+		if (function)
+			function();
+	}
+}
+
+/* --- the child --- */
+
+/* Streams as glibc lays them out: the lock is a word, a count and an owner. */
+static void free_streams(void)
+{
+	extern FILE *_IO_list_all;
+	for (FILE *file = _IO_list_all; file; file = *(FILE **)((char *)file + 0x68)) {
+		uint32_t *lock = *(uint32_t **)((char *)file + 0x88);
+		if (lock && *(uint64_t *)(lock + 2) != (uint64_t)pthread_self())
+			memset(lock, 0, 16);
+	}
+}
+
+/* Everybody else is not here. */
+static void be_alone(void)
+{
+	struct ptw_meta *meta = ptw_shared;
+	meta->main_slot = ptw_slot_index;
+	meta->main_pid = (uint32_t)ptw_getpid();
+	meta->main_parent = (uint32_t)PTW_SYS(SYS_getppid, 0, 0, 0, 0, 0, 0);
+	meta->lock = meta->handshake_lock = meta->units_lock = meta->segments_lock = 0;
+	meta->open_lock = meta->files_lock = meta->once_lock = 0;
+	meta->alive = 1;
+	for (uint32_t i = 0; i < meta->slots_high; i++) {
+		if (i == ptw_slot_index)
+			continue;
+		meta->slot[i].state = PTW_SLOT_FREE;
+		meta->slot[i].open_from = meta->slot[i].open_to = 0;
+		memset((void *)(PTW_META_HEAPS + i * 4096ull), 0, 4096); /* may have been in the midst of a change */
+	}
+	struct ptw_slot *slot = ptw_slot();
+	slot->requests = slot->mail_lock = slot->mail = slot->overflow = slot->detached = slot->joined = 0;
+	*ptw_tcb_tid(pthread_self()) = (uint32_t)ptw_gettid();
+	slot->handle = pthread_self();
+	PTW_SYS(SYS_set_robust_list, slot->robust, slot->robust_size, 0, 0, 0, 0);
+	*(uint64_t *)slot->robust = slot->robust; /* an empty list */
+	ptw_slot_prepare(slot);
+	ptw_slot_live(slot);
+	PTW_SYS(SYS_prctl, 1 /* PR_SET_PDEATHSIG */, 0, 0, 0, 0, 0);
+	ptw_warden_forget();
+}
+
+static void unshare_memory(void)
+{
+	struct ptw_slot *slot = ptw_slot();
+	int fd = ptw_region_copy();
+	uint32_t *done = &slot->fork_done;
+	if (fd < 0)
+		ptw_fork_failed(fd);
+	__atomic_store_n(done, 1, __ATOMIC_RELEASE);
+	ptw_shared_wake(done, 1);
+	if (ptw_region_replace(fd) != 0 || ptw_segments_remap() != 0)
+		ptw_fork_failed(-ENOMEM);
+	be_alone();
+	ptw_pages_begin(slot);
+}
+
+/* --- both --- */
+
+long ptw_call_on(long (*function)(void *), void *argument, uint64_t stack) PTW_HIDDEN;
+
+__asm__(".pushsection .text.ptw_call_on,\"ax\",@progbits\n"
+	".hidden ptw_call_on\n"
+	".globl ptw_call_on\n"
+	".type ptw_call_on, @function\n"
+	"ptw_call_on:\n"
+	".cfi_startproc\n"
+	"	pushq %rbp\n"
+	".cfi_def_cfa_offset 16\n"
+	".cfi_offset rbp, -16\n"
+	"	movq %rsp, %rbp\n"
+	".cfi_def_cfa_register rbp\n"
+	"	movq %rdx, %rsp\n"
+	"	movq %rdi, %rax\n"
+	"	movq %rsi, %rdi\n"
+	"	call *%rax\n"
+	"	movq %rbp, %rsp\n"
+	"	popq %rbp\n"
+	".cfi_def_cfa rsp, 8\n"
+	"	ret\n"
+	".cfi_endproc\n"
+	".size ptw_call_on, .-ptw_call_on\n"
+	".popsection\n");
+
+void ptw_fork_failed(long error)
+{
+	char line[100];
+	snprintf(line, sizeof line, "no memory for a copy of the program (error %ld): its child ends", -error);
+	ptw_say(line);
+	PTW_SYS(SYS_exit_group, 127, 0, 0, 0, 0, 0);
+	__builtin_unreachable();
+}
+
+/* On the private stack. Locks of the allocator are held, so that the copy is whole. */
+static long split(void *unused)
+{
+	struct ptw_slot *slot = ptw_slot();
+	const struct timespec pause = {0, 50000000};
+	(void)unused;
+	slot->fork_done = 0;
+	long pid = PTW_SYS(SYS_clone, SIGCHLD, 0, 0, 0, 0, 0);
+	if (pid == 0)
+		unshare_memory();
+	while (pid > 0 && !__atomic_load_n(&slot->fork_done, __ATOMIC_ACQUIRE)) {
+		siginfo_t info = {0};
+		ptw_shared_wait(&slot->fork_done, 0, &pause);
+		if (PTW_SYS(SYS_waitid, 1 /* P_PID */, pid, &info, 4 | 1 | 0x01000000 /* exited, now, stays */, 0, 0) == 0 &&
+		    info.si_pid)
+			break;
+	}
+	return pid;
+}
+
+pid_t ptw_program_fork(void)
+{
+	uint64_t mask = ~(1ull << (SIGSEGV - 1)), before;
+	run_prepare();
+	long stack = PTW_SYS(SYS_mmap, 0, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (stack < 0 && stack >= -4095) {
+		run_after(false);
+		errno = ENOMEM;
+		return -1;
+	}
+	PTW_SYS(SYS_rt_sigprocmask, SIG_BLOCK, &mask, &before, sizeof mask, 0, 0);
+	struct ptw_slot *slot = ptw_slot();
+	PTW_SYS(SYS_get_robust_list, 0, &slot->robust, &slot->robust_size, 0, 0, 0);
+	uint32_t *locks[] = {&ptw_shared->lock, &ptw_shared->units_lock, &ptw_shared->open_lock, &ptw_shared->files_lock};
+	for (unsigned i = 0; i < sizeof locks / sizeof *locks; i++)
+		ptw_lock(locks[i]);
+	long pid = ptw_call_on(split, NULL, (uint64_t)stack + STACK - 64);
+	if (pid != 0)
+		for (unsigned i = 0; i < sizeof locks / sizeof *locks; i++)
+			ptw_unlock(locks[i]);
+	else
+		free_streams();
+	PTW_SYS(SYS_munmap, stack, STACK, 0, 0, 0, 0);
+	PTW_SYS(SYS_rt_sigprocmask, SIG_SETMASK, &before, 0, sizeof before, 0, 0);
+	run_after(pid == 0);
+	if (pid < 0) {
+		errno = (int)-pid;
+		return -1;
+	}
+	return (pid_t)pid;
+}

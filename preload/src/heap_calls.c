@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * malloc and its kin. In native mode they are the program's own, called through; in process mode heap.h serves them.
+ * Blocks from before, or from an allocator we do not stand in front of, go back to where they came from.
+ */
+#define _GNU_SOURCE
+#include "heap.h"
+
+#include "handshake.h"
+#include "options.h"
+#include "real.h"
+#include "region.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <link.h>
+#include <malloc.h>
+#include <string.h>
+#include <sys/auxv.h>
+
+/* Code whose allocations are given to the kernel by the C library itself, or read with signals blocked. */
+static struct { uint64_t start, size; } loader, stdio;
+
+static void find_loader(void)
+{
+	uint64_t base = getauxval(AT_BASE);
+	if (!base)
+		return;
+	const ElfW(Ehdr) *header = (const ElfW(Ehdr) *)base;
+	const ElfW(Phdr) *segment = (const ElfW(Phdr) *)(base + header->e_phoff);
+	uint64_t size = 0;
+	for (unsigned i = 0; i < header->e_phnum; i++)
+		if (segment[i].p_type == PT_LOAD && segment[i].p_vaddr + segment[i].p_memsz > size)
+			size = segment[i].p_vaddr + segment[i].p_memsz;
+	loader.size = size;
+	stdio.start = (uint64_t)GLIBC(_IO_file_doallocate);
+	stdio.size = stdio.start ? 400 : 0; /* the function is about 200 bytes long */
+	__atomic_store_n(&loader.start, base, __ATOMIC_RELEASE);
+}
+
+__thread uint32_t ptw_untracked_malloc __attribute__((tls_model("initial-exec")));
+
+static inline bool untracked(uint64_t caller)
+{
+	return caller - loader.start < loader.size || caller - stdio.start < stdio.size || ptw_untracked_malloc;
+}
+
+/* Is the heap ours? Sets the memory up at the first call. */
+static bool ours(void)
+{
+	static uint32_t state; /* 1 yes, 2 no */
+	uint32_t now = __atomic_load_n(&state, __ATOMIC_ACQUIRE);
+	if (__builtin_expect(now != 0, 1))
+		return now == 1;
+	if (ptw_options()->process) {
+		int error = ptw_region_init();
+		if (error == 0)
+			find_loader();
+		else
+			ptw_say("no address space for process mode: threads stay threads");
+		now = error == 0 ? 1 : 2;
+	} else {
+		now = 2;
+	}
+	__atomic_store_n(&state, now, __ATOMIC_RELEASE);
+	return now == 1;
+}
+
+bool ptw_heap_is_ours(void) { return ours(); }
+
+#define CALLER ((uint64_t)__builtin_return_address(0))
+
+static void *or_errno(void *block)
+{
+	if (!block)
+		errno = ENOMEM;
+	return block;
+}
+
+static void *take(size_t size, uint64_t caller)
+{
+	return or_errno(untracked(caller) ? ptw_open_take(size) : ptw_heap_take(size, NULL));
+}
+
+static void *take_zeroed(size_t size, uint64_t caller)
+{
+	bool fresh = false;
+	void *block = untracked(caller) ? ptw_open_take(size) : ptw_heap_take(size, &fresh);
+	if (block && !fresh)
+		memset(block, 0, size);
+	return or_errno(block);
+}
+
+static void *aligned(size_t alignment, size_t size, uint64_t caller)
+{
+	if (alignment & (alignment - 1)) {
+		size_t power = PTW_GRANULE;
+		while (power < alignment && power <= PTW_HEAP_SIZE)
+			power *= 2;
+		alignment = power;
+	}
+	if (alignment <= 64 && untracked(caller))
+		return or_errno(ptw_open_take(size));
+	return or_errno(ptw_heap_take_aligned(alignment, size));
+}
+
+static bool mine(const void *block)
+{
+	return ptw_in_heap((uint64_t)block) || ptw_in_open_heap((uint64_t)block);
+}
+
+PTW_EXPORT void *malloc(size_t size)
+{
+	if (!ours())
+		return GLIBC(malloc)(size);
+	return take(size, CALLER);
+}
+
+PTW_EXPORT void free(void *block)
+{
+	if (ptw_in_heap((uint64_t)block))
+		ptw_heap_give(block);
+	else if (ptw_in_open_heap((uint64_t)block))
+		ptw_open_give(block);
+	else if (block)
+		GLIBC(free)(block);
+}
+
+PTW_EXPORT void *calloc(size_t count, size_t each)
+{
+	size_t size;
+	if (!ours())
+		return GLIBC(calloc)(count, each);
+	if (__builtin_mul_overflow(count, each, &size))
+		return or_errno(NULL);
+	return take_zeroed(size, CALLER);
+}
+
+PTW_EXPORT size_t malloc_usable_size(void *block)
+{
+	if (ptw_in_heap((uint64_t)block))
+		return ptw_heap_size(block);
+	if (ptw_in_open_heap((uint64_t)block))
+		return ptw_open_size(block);
+	return block ? GLIBC(malloc_usable_size)(block) : 0;
+}
+
+static void *resize(void *block, size_t size, uint64_t caller)
+{
+	if (!block)
+		return take(size, caller);
+	if (!mine(block) && !ours())
+		return GLIBC(realloc)(block, size);
+	if (size == 0) {
+		free(block);
+		return NULL;
+	}
+	if (ptw_in_heap((uint64_t)block) && ptw_heap_resize(block, size))
+		return block;
+	size_t before = malloc_usable_size(block);
+	if (ptw_in_open_heap((uint64_t)block) && size <= before)
+		return block;
+	void *moved = take(size, caller);
+	if (moved) {
+		memcpy(moved, block, before < size ? before : size);
+		free(block);
+	}
+	return moved;
+}
+
+PTW_EXPORT void *realloc(void *block, size_t size)
+{
+	if (!ours())
+		return GLIBC(realloc)(block, size);
+	return resize(block, size, CALLER);
+}
+
+PTW_EXPORT void *reallocarray(void *block, size_t count, size_t each)
+{
+	size_t size;
+	if (!ours())
+		return GLIBC(reallocarray)(block, count, each);
+	if (__builtin_mul_overflow(count, each, &size))
+		return or_errno(NULL);
+	return resize(block, size, CALLER);
+}
+
+PTW_EXPORT void *memalign(size_t alignment, size_t size)
+{
+	return ours() ? aligned(alignment, size, CALLER) : GLIBC(memalign)(alignment, size);
+}
+
+PTW_EXPORT void *aligned_alloc(size_t alignment, size_t size)
+{
+	return ours() ? aligned(alignment, size, CALLER) : GLIBC(aligned_alloc)(alignment, size);
+}
+
+PTW_EXPORT int posix_memalign(void **ret, size_t alignment, size_t size)
+{
+	if (!ours())
+		return GLIBC(posix_memalign)(ret, alignment, size);
+	if (alignment % sizeof(void *) || alignment == 0 || (alignment & (alignment - 1)))
+		return EINVAL;
+	int before = errno;
+	void *block = aligned(alignment, size, CALLER);
+	errno = before;
+	if (!block)
+		return ENOMEM;
+	*ret = block;
+	return 0;
+}
+
+PTW_EXPORT void *valloc(size_t size) { return ours() ? aligned(PTW_PAGE, size, CALLER) : GLIBC(valloc)(size); }
+
+PTW_EXPORT void *pvalloc(size_t size)
+{
+	if (!ours())
+		return GLIBC(pvalloc)(size);
+	return aligned(PTW_PAGE, (size + PTW_PAGE - 1) & ~(size_t)(PTW_PAGE - 1), CALLER);
+}

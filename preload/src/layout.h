@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Process mode: where everything lies. The same addresses in every process of the program.
+ *
+ * One memfd backs all memory the threads share. Its first part is mapped at PTW_REGION with each process's own page
+ * protections (that is how accesses are found), all of it once more at PTW_ALIAS, always open, for the library itself.
+ *
+ *   PTW_REGION  stacks, then heap and private anonymous mappings: tracked
+ *   PTW_ALIAS   the whole memfd; memory nobody tracks (stdio's buffers, thread-local storage of the loader) lives here
+ *   PTW_FILES   mappings of files and of shared memory: tracked
+ *   PTW_META    the library's shared state
+ *   PTW_OWN     the library's state of this process
+ *
+ * The addresses fit the range that software engines leave to programs. Everything is mapped without reserve: only what
+ * is touched costs memory. Limits: PTW_SLOTS threads at once, PTW_HEAP_SIZE of heap and private mappings,
+ * PTW_DATA_SIZE of writable data in executable and libraries, PTW_FILES_SIZE of mapped files.
+ */
+#ifndef PTW_LAYOUT_H
+#define PTW_LAYOUT_H
+
+#include <stdint.h>
+
+#define PTW_PAGE 4096ull
+#define PTW_SLOTS 1024u
+
+#define PTW_REGION 0x10000000000ull
+#define PTW_REGION_SIZE (64ull << 30)
+#define PTW_STACK_AREA (16ull << 20) /* of each slot; larger stacks come from the heap */
+#define PTW_STACKS_SIZE (PTW_SLOTS * PTW_STACK_AREA)
+#define PTW_STACK_MARGIN (64ull << 10) /* at an area's low end: never accessible */
+#define PTW_HEAP (PTW_REGION + PTW_STACKS_SIZE)
+#define PTW_HEAP_SIZE (PTW_REGION_SIZE - PTW_STACKS_SIZE)
+
+/* In the memfd, behind the region. */
+#define PTW_DATA_OFFSET PTW_REGION_SIZE
+#define PTW_DATA_SIZE (2ull << 30)
+#define PTW_LIBC_OFFSET (PTW_DATA_OFFSET + PTW_DATA_SIZE) /* libc's data and main's thread-local storage */
+#define PTW_LIBC_SIZE (64ull << 20)
+#define PTW_OPEN_OFFSET (PTW_LIBC_OFFSET + PTW_LIBC_SIZE) /* untracked heap */
+#define PTW_OPEN_SIZE (8ull << 30)
+#define PTW_META_OFFSET (PTW_OPEN_OFFSET + PTW_OPEN_SIZE)
+
+#define PTW_ALIAS 0x20000000000ull
+#define PTW_OPEN_HEAP (PTW_ALIAS + PTW_OPEN_OFFSET)
+
+#define PTW_FILES 0x30000000000ull
+#define PTW_FILES_SIZE (256ull << 30)
+
+/* Pages are numbered: first those of the memfd that are tracked, then those of mapped files. */
+#define PTW_REGION_PAGES (PTW_REGION_SIZE / PTW_PAGE)
+#define PTW_DATA_PAGES (PTW_DATA_SIZE / PTW_PAGE)
+#define PTW_MEMFD_PAGES (PTW_REGION_PAGES + PTW_DATA_PAGES)
+#define PTW_FILES_PAGES (PTW_FILES_SIZE / PTW_PAGE)
+#define PTW_PAGES (PTW_MEMFD_PAGES + PTW_FILES_PAGES)
+#define PTW_PAGE_NONE UINT32_MAX
+
+/* The heap is given out in units; a unit is of one size class, or part of a run. */
+#define PTW_UNIT (64ull << 10)
+#define PTW_UNITS (PTW_HEAP_SIZE / PTW_UNIT)
+#define PTW_GRANULE 16ull
+#define PTW_GRANULES (PTW_HEAP_SIZE / PTW_GRANULE)
+
+#define PTW_MAILBOX (1u << 16) /* pages asked back from a slot at a time */
+
+#define PTW_META 0x40000000000ull
+#define PTW_META_HEAD (16ull << 20)                                          /* struct ptw_meta */
+#define PTW_META_STARTS (PTW_META + (2ull << 20)) /* thread.c's pool */
+#define PTW_META_STARTS_SIZE (2ull << 20)
+#define PTW_META_BINS (PTW_META + (8ull << 20))          /* units.c */
+#define PTW_META_OPEN_HEADS (PTW_META + (9ull << 20))    /* heap_open.c */
+#define PTW_META_SEGMENTS (PTW_META + (10ull << 20))
+#define PTW_META_CHILDREN (PTW_META + (11ull << 20))     /* warden.c */
+#define PTW_META_SIGNALS (PTW_META + (12ull << 20))
+#define PTW_META_EXEC (PTW_META + (12ull << 20) + (512ull << 10)) /* exec.c */
+#define PTW_META_FILES (PTW_META + (13ull << 20))        /* struct ptw_mapping */
+#define PTW_META_OBJECTS (PTW_META + PTW_META_HEAD)                          /* the object table of objects.h */
+#define PTW_META_UNITS (PTW_META_OBJECTS + (16ull << 20))                    /* struct ptw_unit [PTW_UNITS] */
+#define PTW_META_HEAPS (PTW_META_UNITS + PTW_UNITS * 16ull)                  /* struct ptw_heap [PTW_SLOTS] */
+#define PTW_META_READERS (PTW_META_HEAPS + PTW_SLOTS * 4096ull)              /* uint64_t [PTW_PAGES] */
+#define PTW_META_WRITER (PTW_META_READERS + PTW_PAGES * 8ull)                /* uint16_t [PTW_PAGES] */
+#define PTW_META_LIMIT (PTW_META_WRITER + PTW_PAGES * 2ull)                  /* uint8_t [PTW_PAGES] */
+#define PTW_META_MAILBOX (PTW_META_LIMIT + PTW_PAGES * 1ull)                 /* uint32_t [PTW_SLOTS][PTW_MAILBOX] */
+#define PTW_META_LINKS (PTW_META_MAILBOX + PTW_SLOTS * (uint64_t)PTW_MAILBOX * 4ull) /* uint32_t [PTW_GRANULES] */
+#define PTW_META_END (PTW_META_LINKS + PTW_GRANULES * 4ull)
+#define PTW_META_SIZE (PTW_META_END - PTW_META)
+
+#define PTW_ALIAS_SIZE PTW_META_OFFSET
+#define PTW_MEMFD_SIZE (PTW_META_OFFSET + ((PTW_META_SIZE + PTW_PAGE - 1) & ~(PTW_PAGE - 1)))
+
+#define PTW_OWN 0x50000000000ull
+#define PTW_OWN_STATES PTW_OWN                           /* uint8_t [PTW_PAGES] */
+#define PTW_OWN_OPENED (PTW_OWN_STATES + PTW_PAGES)      /* what this thunk opened, when accesses are exact */
+#define PTW_OWN_OPENED_SIZE (256ull << 20)
+#define PTW_OWN_SIZE (PTW_PAGES + PTW_OWN_OPENED_SIZE)
+
+_Static_assert(PTW_PAGES < PTW_PAGE_NONE, "pages are numbered in 32 bits");
+_Static_assert(PTW_GRANULES < UINT32_MAX, "granules are numbered in 32 bits");
+
+#endif

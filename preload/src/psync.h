@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Process mode: synchronisation. glibc's own implementation does the work, on the object's alias (alias.h) and with the
+ * object marked process-shared, whatever its attributes said: its types, errors, time-outs, robustness, priority
+ * inheritance and cancellation points are glibc's. An object in memory that is not tracked (a file's, or shared with
+ * another program) is left as it is marked.
+ *
+ * Around it, thunks end: before a release and after an acquire (ptw_pages_boundary).
+ */
+#ifndef PTW_PSYNC_H
+#define PTW_PSYNC_H
+
+#include "real.h"
+
+/* Put them behind the interposers. */
+PTW_HIDDEN void ptw_psync_mutex_use(struct ptw_real *table);
+PTW_HIDDEN void ptw_psync_cond_use(struct ptw_real *table);
+PTW_HIDDEN void ptw_psync_other_use(struct ptw_real *table);
+
+#endif

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Process mode: the program's threads (slots) and what they share beside memory.
+ *
+ * Slot 0 is the main thread. A slot belongs to one thread from pthread_create until the thread has ended and was
+ * joined (or was detached). All of it lies in memory every process maps; who writes a field is said beside it.
+ *
+ * A thread's life is a robust mutex that it locks and never unlocks: the kernel marks its word when the process dies, of
+ * whatever cause. Nobody needs to be told.
+ */
+#ifndef PTW_SLOTS_H
+#define PTW_SLOTS_H
+
+#include "layout.h"
+#include "shared_lock.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+enum ptw_slot_state {
+	PTW_SLOT_FREE = 0,
+	PTW_SLOT_STARTING,
+	PTW_SLOT_RUNNING,
+	PTW_SLOT_ENDED, /* by itself: its start routine returned, or it left by pthread_exit or cancellation */
+};
+
+struct ptw_slot {
+	pthread_mutex_t life; /* robust; locked by its thread, for good */
+	uint32_t state;                /* enum ptw_slot_state */
+	uint32_t pid;                  /* of the process, and its tid */
+	uint32_t helper;               /* futex: the tid that made the process; 0 once it is gone (the kernel's doing) */
+	uint32_t helper_tid;
+	uint64_t robust; /* list of the thread's robust mutexes, and its size, as glibc registered it */
+	uint64_t robust_size;
+	uint32_t detached;
+	uint32_t joined;               /* somebody waits to join, or has */
+	uint32_t creator;              /* slot */
+	uint32_t error;                /* of the clone that failed */
+	uint32_t requests;             /* PTW_REQUEST_ bits, see control.c */
+	pthread_t handle;
+	void *result;
+	void *(*routine)(void *);
+	void *argument;
+	uint64_t stack; /* low end; size in bytes */
+	uint64_t stack_size;
+	uint64_t stack_run; /* heap run that holds the stack, 0: the slot's area or the program's memory */
+	uint64_t open_from; /* thread-local storage: always open to everybody, from here */
+	uint64_t open_to;
+	uint64_t mask;
+	uint32_t scheduled; /* policy and priority are to be set */
+	int32_t policy;
+	int32_t priority;
+	uint32_t fork_done; /* futex: its fork child has its own memory */
+	uint32_t joining; /* slot + 1 it waits for */
+	uint32_t pinned;  /* `affinity` is to be set */
+	uint64_t affinity[16];
+	uint32_t mail_lock;
+	uint32_t mail;      /* entries in the mailbox */
+	uint32_t overflow;  /* it was full: everything is asked back */
+	uint32_t generation; /* counts the threads that had this slot */
+};
+
+struct ptw_meta {
+	uint32_t lock;       /* of slots */
+	uint32_t slots_high; /* slots [0, high) were ever used */
+	uint32_t alive;      /* threads that have not ended; futex */
+	uint32_t main_pid;
+	uint32_t main_parent;
+	uint32_t handshake_lock;
+	uint32_t main_slot; /* 0, but in a fork child of another thread */
+	uint64_t serials;
+	uint32_t exec_slot; /* slot + 1 whose exec the main process is to do */
+	uint32_t units_lock;
+	uint32_t segments_lock;
+	uint32_t open_lock;
+	uint32_t files_lock;
+	uint32_t once_lock;
+	uint64_t open_used; /* bytes of the untracked heap ever given out */
+	struct ptw_slot slot[PTW_SLOTS];
+};
+
+#define ptw_shared ((struct ptw_meta *)PTW_META)
+_Static_assert(sizeof(struct ptw_meta) <= (1 << 20), "ends before the start pool");
+
+/* This thread's slot. Thread-local: right in every thread, in its own process or not. */
+extern PTW_HIDDEN __thread uint32_t ptw_slot_index __attribute__((tls_model("initial-exec")));
+static inline struct ptw_slot *ptw_slot(void) { return &ptw_shared->slot[ptw_slot_index]; }
+
+/* Is this the thread whose process the program is? */
+static inline bool ptw_is_main(void) { return ptw_slot_index == ptw_shared->main_slot; }
+
+/* This process is one of a program in process mode (and its memory is set up). */
+extern PTW_HIDDEN bool ptw_process_mode;
+
+/* Make its life one that can be begun. */
+PTW_HIDDEN void ptw_slot_prepare(struct ptw_slot *slot);
+
+/* Claim a free slot; -EAGAIN when all are in use. */
+PTW_HIDDEN int ptw_slot_claim(void);
+PTW_HIDDEN void ptw_slot_free(uint32_t index);
+
+/* The slot of a thread that can still be named; -1 none. */
+PTW_HIDDEN int ptw_slot_of(pthread_t thread);
+
+/* The calling thread's life begins: its robust list must be registered. */
+PTW_HIDDEN void ptw_slot_live(struct ptw_slot *slot);
+
+/* True once the thread's process is gone. */
+static inline bool ptw_slot_gone(const struct ptw_slot *slot)
+{
+	return ((uint32_t)__atomic_load_n(&slot->life.__data.__lock, __ATOMIC_ACQUIRE) & FUTEX_OWNER_DIED) != 0;
+}
+
+#endif

@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: MIT */
+/* The functions of touch_table.h, each opening what it hands to the kernel, and those that are not of one shape. */
+#define _GNU_SOURCE
+#undef _FORTIFY_SOURCE
+#include "heap.h"
+#include "segments.h"
+#include "touch.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <locale.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/inotify.h>
+#include <sys/msg.h>
+#include <sys/sem.h>
+#include <sys/shm.h>
+#include <sys/ioctl.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/select.h>
+#include <sys/sendfile.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/sysinfo.h>
+#include <sys/time.h>
+#include <sys/timerfd.h>
+#include <sys/times.h>
+#include <sys/uio.h>
+#include <sys/utsname.h>
+#include <sys/vfs.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <utime.h>
+
+#undef fread_unlocked
+#undef fwrite_unlocked
+#undef fputs_unlocked
+
+#define OTHERS(X)                                                                       \
+	X(DIR *, opendir, (const char *))                                               \
+	X(DIR *, fdopendir, (int))                                                      \
+	X(char *, setlocale, (int, const char *))                                       \
+	X(void *, dlopen, (const char *, int))                                          \
+	X(char *, getcwd, (char *, size_t))                                             \
+	X(locale_t, newlocale, (int, const char *, locale_t))                           \
+	X(locale_t, duplocale, (locale_t))                                              \
+	X(int, setvbuf, (FILE *, char *, int, size_t))                                  \
+	X(int, ioctl, (int, unsigned long, ...))                                        \
+	X(int, fcntl, (int, int, ...))                                                  \
+	X(int, fcntl64, (int, int, ...))                                                \
+	X(int, open, (const char *, int, ...))                                          \
+	X(int, open64, (const char *, int, ...))                                        \
+	X(int, openat, (int, const char *, int, ...))                                   \
+	X(int, openat64, (int, const char *, int, ...))
+
+/* What we stand in front of. */
+static struct {
+#define TOUCH(result, name, parameters, ...) result (*name) parameters;
+#include "touch_table.h"
+#undef TOUCH
+#define X(result, name, parameters) result (*name) parameters;
+	OTHERS(X)
+#undef X
+} next;
+
+/* Signal-safe afterwards. */
+__attribute__((constructor)) static void resolve(void)
+{
+#define TOUCH(result, name, ...) *(void **)&next.name = dlsym(RTLD_NEXT, #name);
+#include "touch_table.h"
+#undef TOUCH
+#define X(result, name, parameters) *(void **)&next.name = dlsym(RTLD_NEXT, #name);
+	OTHERS(X)
+#undef X
+}
+
+#define NEXT(name) (*(__builtin_expect(!next.name, 0) ? resolve() : (void)0, next.name))
+
+#define FD_BYTES(count) ((count) > 0 ? ((size_t)(count) + 7) / 8 : 0)
+#define IN(start, size) ptw_touch(start, size, false, &caller);
+#define OUT(start, size) ptw_touch(start, size, true, &caller);
+#define STRING(string) ptw_touch_string(string, &caller);
+#define STRINGS(list) ptw_touch_strings(list, &caller);
+#define VECTOR_IN(vector, count) ptw_touch_vectors(vector, (uint64_t)(count), false, &caller);
+#define VECTOR_OUT(vector, count) ptw_touch_vectors(vector, (uint64_t)(count), true, &caller);
+#define MESSAGE_IN(message) ptw_touch_message(message, false, &caller);
+#define MESSAGE_OUT(message) ptw_touch_message(message, true, &caller);
+
+#pragma GCC diagnostic ignored "-Wnonnull-compare"
+
+#define TOUCH(result, name, parameters, arguments, touches) \
+	PTW_EXPORT result name parameters                   \
+	{                                                   \
+		if (ptw_tracking) {                         \
+			struct ptw_frame caller = PTW_CALLER; \
+			touches                             \
+		}                                           \
+		return NEXT(name) arguments;                \
+	}
+#include "touch_table.h"
+#undef TOUCH
+
+/* --- open: with a mode, or without --- */
+
+static bool has_mode(int flags) { return (flags & O_CREAT) || (flags & O_TMPFILE) == O_TMPFILE; }
+
+#define MODE(last)                                            \
+	mode_t mode = 0;                                      \
+	if (has_mode(flags)) {                                \
+		va_list list;                                 \
+		va_start(list, last);                         \
+		mode = va_arg(list, mode_t);                  \
+		va_end(list);                                 \
+	}                                                     \
+	if (ptw_tracking) {                                   \
+		struct ptw_frame caller = PTW_CALLER;         \
+		STRING(path)                                  \
+	}
+
+PTW_EXPORT int open(const char *path, int flags, ...)
+{
+	MODE(flags)
+	return NEXT(open)(path, flags, mode);
+}
+
+PTW_EXPORT int open64(const char *path, int flags, ...)
+{
+	MODE(flags)
+	return NEXT(open64)(path, flags, mode);
+}
+
+PTW_EXPORT int openat(int fd, const char *path, int flags, ...)
+{
+	MODE(flags)
+	return NEXT(openat)(fd, path, flags, mode);
+}
+
+PTW_EXPORT int openat64(int fd, const char *path, int flags, ...)
+{
+	MODE(flags)
+	return NEXT(openat64)(fd, path, flags, mode);
+}
+
+/* --- the size is in the request, or unknown: then what any of the old requests uses --- */
+
+enum { IOCTL_UNKNOWN = 256 };
+
+PTW_EXPORT int ioctl(int fd, unsigned long request, ...)
+{
+	va_list list;
+	va_start(list, request);
+	void *argument = va_arg(list, void *);
+	va_end(list);
+	if (ptw_tracking) {
+		struct ptw_frame caller = PTW_CALLER;
+		uint64_t size = _IOC_SIZE(request) ? _IOC_SIZE(request) : IOCTL_UNKNOWN;
+		OUT(argument, size)
+	}
+	return NEXT(ioctl)(fd, request, argument);
+}
+
+static bool takes_pointer(int command)
+{
+	return command == F_GETLK || command == F_SETLK || command == F_SETLKW || command == F_OFD_GETLK ||
+	       command == F_OFD_SETLK || command == F_OFD_SETLKW || command == F_GETOWN_EX || command == F_SETOWN_EX;
+}
+
+#define FCNTL(name)                                                   \
+	va_list list;                                                 \
+	va_start(list, command);                                      \
+	void *argument = va_arg(list, void *);                        \
+	va_end(list);                                                 \
+	if (ptw_tracking && takes_pointer(command)) {                 \
+		struct ptw_frame caller = PTW_CALLER;                 \
+		OUT(argument, sizeof(struct flock))                   \
+	}                                                             \
+	return NEXT(name)(fd, command, argument)
+
+PTW_EXPORT int fcntl(int fd, int command, ...) { FCNTL(fcntl); }
+
+PTW_EXPORT int fcntl64(int fd, int command, ...) { FCNTL(fcntl64); }
+
+/* --- buffers the library gives to the kernel later --- */
+
+PTW_EXPORT DIR *opendir(const char *path)
+{
+	if (ptw_tracking) {
+		struct ptw_frame caller = PTW_CALLER;
+		STRING(path)
+	}
+	ptw_untracked_malloc++;
+	DIR *directory = NEXT(opendir)(path);
+	ptw_untracked_malloc--;
+	return directory;
+}
+
+PTW_EXPORT DIR *fdopendir(int fd)
+{
+	ptw_untracked_malloc++;
+	DIR *directory = NEXT(fdopendir)(fd);
+	ptw_untracked_malloc--;
+	return directory;
+}
+
+/* New threads read their locale with all signals blocked. */
+#define UNTRACKED(type, name, parameters, arguments)        \
+	PTW_EXPORT type name parameters                     \
+	{                                                   \
+		ptw_untracked_malloc++;                     \
+		type result = NEXT(name) arguments;         \
+		ptw_untracked_malloc--;                     \
+		return result;                              \
+	}
+
+UNTRACKED(char *, setlocale, (int category, const char *locale), (category, locale))
+UNTRACKED(locale_t, newlocale, (int mask, const char *locale, locale_t base), (mask, locale, base))
+UNTRACKED(locale_t, duplocale, (locale_t locale), (locale))
+
+/* Where it searches depends on its caller: so it is jumped to (gcc does that with -O2), and what it loaded is shared
+ * later, at the next boundary. Nothing is unloaded: others may have it by then. */
+PTW_EXPORT void *dlopen(const char *path, int mode)
+{
+	if (ptw_process_mode) {
+		struct ptw_frame caller = PTW_CALLER;
+		if (ptw_tracking)
+			STRING(path)
+		ptw_segments_loaded = 1;
+		mode |= RTLD_NODELETE;
+	}
+	return NEXT(dlopen)(path, mode);
+}
+
+/* Without a buffer it has the kernel write to one it allocates. */
+PTW_EXPORT char *getcwd(char *buffer, size_t size)
+{
+	if (ptw_tracking && buffer) {
+		struct ptw_frame caller = PTW_CALLER;
+		OUT(buffer, size)
+	}
+	ptw_untracked_malloc += !buffer;
+	char *result = NEXT(getcwd)(buffer, size);
+	ptw_untracked_malloc -= !buffer;
+	return result;
+}
+
+/* The program's own buffer might be closed when it is written out: the library takes one of its own instead. */
+PTW_EXPORT int setvbuf(FILE *file, char *buffer, int mode, size_t size)
+{
+	return NEXT(setvbuf)(file, ptw_process_mode ? NULL : buffer, mode, size);
+}
+
+PTW_EXPORT void setbuf(FILE *file, char *buffer) { setvbuf(file, buffer, buffer ? _IOFBF : _IONBF, BUFSIZ); }

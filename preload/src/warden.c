@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT */
+/* The warden; warden.h says what it does. */
+#define _GNU_SOURCE
+#include "warden.h"
+
+#include "handshake.h"
+#include "real.h"
+#include "slots.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/wait.h>
+
+static uint32_t started;
+
+#define children ((uint32_t *)PTW_META_CHILDREN) /* futex: threads ever made */
+
+static const char *name_of(int signal)
+{
+	return signal == SIGKILL ? "SIGKILL (out of memory?)" : "a signal";
+}
+
+static void __attribute__((noreturn)) die_by(int signal)
+{
+	struct { void *handler; uint64_t flags; void *restorer; uint64_t mask; } action = {0};
+	uint64_t mask = ~(1ull << (signal - 1));
+	PTW_SYS(SYS_rt_sigaction, signal, &action, 0, 8, 0, 0);
+	PTW_SYS(SYS_rt_sigprocmask, SIG_SETMASK, &mask, 0, 8, 0, 0);
+	PTW_SYS(SYS_tgkill, ptw_getpid(), ptw_gettid(), signal, 0, 0, 0);
+	PTW_SYS(SYS_exit_group, 128 + signal, 0, 0, 0, 0, 0);
+	__builtin_unreachable();
+}
+
+static struct ptw_slot *slot_of(uint32_t pid)
+{
+	for (uint32_t i = 1; i < __atomic_load_n(&ptw_shared->slots_high, __ATOMIC_ACQUIRE); i++)
+		if (ptw_shared->slot[i].pid == pid)
+			return &ptw_shared->slot[i];
+	return NULL;
+}
+
+/* The slot may be another's by now: then the thread had ended by itself. */
+static void buried(const siginfo_t *info, bool ended)
+{
+	char line[100];
+	if (ended || __atomic_load_n(&ptw_shared->exec_slot, __ATOMIC_ACQUIRE))
+		return; /* an exec ends the others */
+	if (info->si_code == CLD_EXITED) {
+		PTW_SYS(SYS_exit_group, info->si_status, 0, 0, 0, 0, 0);
+		__builtin_unreachable();
+	}
+	if (info->si_status == SIGKILL) {
+		snprintf(line, sizeof line, "thread %d was ended by %s: the program ends", info->si_pid,
+			 name_of(info->si_status));
+		ptw_say(line);
+	}
+	die_by(info->si_status);
+}
+
+static void *watch(void *argument)
+{
+	(void)argument;
+	for (;;) {
+		siginfo_t info = {0};
+		uint32_t seen = __atomic_load_n(children, __ATOMIC_ACQUIRE);
+		/* WNOWAIT first: while it is a zombie its number is not used again, so its slot can be told */
+		long result = PTW_SYS(SYS_waitid, P_ALL, 0, &info, WEXITED | WNOWAIT | __WCLONE, 0, 0);
+		if (result == -ECHILD) {
+			ptw_shared_wait(children, seen, NULL);
+			continue;
+		}
+		if (result < 0)
+			continue;
+		struct ptw_slot *slot = slot_of((uint32_t)info.si_pid);
+		uint32_t state = slot ? __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) : PTW_SLOT_FREE;
+		bool ended = state == PTW_SLOT_ENDED || state == PTW_SLOT_FREE;
+		siginfo_t again;
+		PTW_SYS(SYS_waitid, P_PID, info.si_pid, &again, WEXITED | WNOHANG | __WCLONE, 0, 0);
+		buried(&info, ended);
+	}
+	return NULL;
+}
+
+int ptw_warden_start(void)
+{
+	pthread_attr_t attributes;
+	pthread_t thread;
+	if (started)
+		return 0;
+	pthread_attr_init(&attributes);
+	pthread_attr_setstacksize(&attributes, 128 << 10);
+	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+	int error = GLIBC(pthread_create)(&thread, &attributes, watch, NULL);
+	pthread_attr_destroy(&attributes);
+	started = error == 0;
+	return error;
+}
+
+void ptw_warden_notice(void)
+{
+	__atomic_fetch_add(children, 1, __ATOMIC_RELEASE);
+	ptw_shared_wake(children, 1);
+}
+
+void ptw_warden_forget(void) { started = 0; }

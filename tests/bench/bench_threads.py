@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: MIT
+"""`make bench-threads`: what libtthread's modes cost, without an engine, divided by the native time of the same run.
+
+The twelve workloads and six real programs, with four threads on two processors. The log is drained and written to its
+files while the program runs, by the supervisor's own server on the same two processors; a time is the program's own,
+from its start to its end. Runs whose log is not whole are an error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import select
+import shutil
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.bench.report import ROOT, Figure, medians_of, write
+
+from ptweave.data import Ledger
+from ptweave.wrapper.control import ControlServer
+from support.control import Threads, new_bundle
+from support.inputs import text_file
+from support.modes import MODES, NATIVE, NOT_BUILT, Mode
+from support.programs import compile_program
+from support.threaded import PROGRAMS
+from support.workloads import WORKLOADS, Bench
+
+PROCESSORS = 2
+THREADS = 4
+RUNS = 5
+INPUT_BYTES = 20_000_000
+TICK_SECONDS = 0.005
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a mode may cost: median and geometric mean over the workloads."""
+
+    median: float | None
+    geomean: float
+
+
+WANTED = {
+    "process held shared": Wanted(1.25, 2.0),
+    "process exact shared": Wanted(1.4, 3.0),
+    "process held private": Wanted(None, 2.2),
+}
+CREATE_JOIN_US = 300.0
+LOCK_OVER_NATIVE_NS = 1000.0
+
+
+@dataclass
+class Timed:
+    """Runs a command in a mode; a call gives its seconds. `out` is what it printed last, `bytes` its logs' sizes."""
+
+    mode: Mode
+    argv: Sequence[str]
+    folder: Path
+    out: str = ""
+    bytes: list[int] = field(default_factory=list)
+
+    def __call__(self) -> float:
+        with (self.folder / "out").open("w+") as out:
+            seconds = self._native(out.fileno()) if not self.mode.traced else self._traced(out.fileno())
+            out.seek(0)
+            self.out = out.read(1000) if os.fstat(out.fileno()).st_size < 1000 else ""
+        return seconds
+
+    def _native(self, out: int) -> float:
+        began = time.perf_counter()
+        child = subprocess.Popen(self.argv, stdin=subprocess.DEVNULL, stdout=out)
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        seconds = time.perf_counter() - began
+        self._check(child)
+        return seconds
+
+    def _traced(self, out: int) -> float:
+        bundle, ledger = new_bundle(self.folder), Ledger()
+        server = ControlServer(bundle, Threads())
+        try:
+            began = time.perf_counter()
+            child = subprocess.Popen(self.argv, stdin=subprocess.DEVNULL, stdout=out, env={
+                **os.environ, **self.mode.environment(), **server.environment()})
+            pidfd = os.pidfd_open(child.pid)
+            ready: list[int] = []
+            while pidfd not in ready:
+                ready, _, _ = select.select([*server.fds(), pidfd], [], [], TICK_SECONDS)
+                seconds = time.perf_counter() - began
+                server.service()
+            os.close(pidfd)
+        finally:
+            server.finish(ledger)
+        self._check(child)
+        lost = [(name, stream.lost) for name, stream in ledger if stream.lost]
+        if lost or ledger.check() or not server.processes:
+            raise SystemExit(f"{self.mode}: {self.argv}: the log is not whole: {lost or ledger.check()}")
+        self.bytes.append(sum(path.stat().st_size for path in bundle.dependence.iterdir()))
+        shutil.rmtree(bundle.path)
+        return seconds
+
+    def _check(self, child: subprocess.Popen[bytes]) -> None:
+        if child.wait() != 0:
+            raise SystemExit(f"{self.mode}: {self.argv} ended with {child.returncode}")
+
+
+def compare(name: str, argv: Sequence[str], folder: Path, *, published: float | None = None,
+            wanted: float | None = None) -> dict[Mode, Figure]:
+    """One command in every mode, in turns; its figures by mode, the native one among them."""
+    timed = [Timed(mode, argv, folder) for mode in MODES]
+    seconds = dict(zip(MODES, medians_of([*timed], RUNS), strict=True))
+    found = {NATIVE: Figure(f"{name}: native", seconds[NATIVE] * 1000, "ms", "", None)}
+    for mode, one in zip(MODES, timed, strict=True):
+        if mode is not NATIVE:
+            found[mode] = Figure(f"{name}: {mode}", seconds[mode] * 1000, "ms", "native",
+                                 seconds[mode] / seconds[NATIVE], published,
+                                 wanted if mode.name == "process held shared" else None)
+            print(f"{found[mode].metric}: {found[mode].beside()}, log {statistics.median(one.bytes) / 1e6:.1f} MB",
+                  flush=True)
+    return found
+
+
+def workloads(folder: Path) -> list[Figure]:
+    """Every workload in every mode, then each mode's median and geometric mean."""
+    bench = Bench(ROOT / "build" / "bench" / "workloads")
+    tables = [compare(one.name, bench.argv(one, THREADS, one.size), folder, published=one.published)
+              for one in WORKLOADS]
+    figures = [figure for table in tables for figure in table.values()]
+    published = [one.published for one in WORKLOADS]
+    for mode in MODES:
+        if mode is not NATIVE:
+            ratios = [table[mode].ratio or math.nan for table in tables]
+            wanted = WANTED.get(mode.name)
+            for word, mean, limit in (("median", statistics.median, wanted and wanted.median),
+                                      ("geometric mean", statistics.geometric_mean, wanted and wanted.geomean)):
+                figures.append(Figure(f"twelve workloads, {word}: {mode}", mean(ratios), "", "native", mean(ratios),
+                                      mean(published), limit))
+    return figures
+
+
+def programs(folder: Path) -> list[Figure]:
+    """Real programs on 20 MB of text."""
+    source = text_file(folder / "text", INPUT_BYTES)
+    return [figure for one in PROGRAMS
+            for figure in compare(one.name, one.argv(THREADS, source), folder, wanted=one.wanted).values()]
+
+
+def operations(folder: Path) -> list[Figure]:
+    """What a create with its join and an uncontended lock with its unlock cost."""
+    program = str(compile_program(folder, "bench_sync", flags=("-O2",)))
+    timed = [Timed(mode, [program], folder) for mode in MODES]
+    rounds = [[_numbers(one) for one in timed] for _ in range(RUNS)]
+    figures = []
+    for index, mode in enumerate(MODES):
+        create, lock = (statistics.median(row[index][column] for row in rounds) for column in (0, 1))
+        native_create, native_lock = (statistics.median(row[0][column] for row in rounds) for column in (0, 1))
+        peer = "" if mode is NATIVE else "native"
+        process = bool(mode.access)
+        figures += [
+            Figure(f"create and join: {mode}", create, "us", peer, create / native_create if peer else None,
+                   wanted=CREATE_JOIN_US / native_create if process else None),
+            Figure(f"uncontended lock and unlock: {mode}", lock, "ns", peer, lock / native_lock if peer else None,
+                   wanted=(LOCK_OVER_NATIVE_NS + native_lock) / native_lock if process else None),
+        ]
+    return figures
+
+
+def _numbers(timed: Timed) -> tuple[float, float]:
+    timed()
+    values = dict(line.split() for line in timed.out.splitlines())
+    return float(values["create_join_us"]), float(values["lock_unlock_ns"])
+
+
+PARTS = {"workloads": workloads, "programs": programs, "operations": operations}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("parts", nargs="*", help=f"what to measure: {', '.join(PARTS)} (default: everything)")
+    chosen = parser.parse_args().parts or list(PARTS)
+    if set(chosen) - set(PARTS):
+        parser.error(f"there is no such part: {' '.join(sorted(set(chosen) - set(PARTS)))}")
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:PROCESSORS])
+    for mode, reason in NOT_BUILT.items():
+        print(f"not measured: {mode}: {reason}")
+    figures: list[Figure] = []
+    with tempfile.TemporaryDirectory() as scratch:
+        for part in chosen:
+            figures += PARTS[part](Path(scratch))
+    write("threads", figures)
+
+
+if __name__ == "__main__":
+    main()
