@@ -8,7 +8,7 @@ What the statistics of a row group rule out is not read.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,7 @@ def _natural(path: Path) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", path.name) if part]
 
 
-def read_table(bundle: Bundle, table: str, columns: list[str], dictionaries: list[str] = []) -> pa.Table:  # noqa: B006
+def read_table(bundle: Bundle, table: str, columns: list[str], dictionaries: Sequence[str] = ()) -> pa.Table:
     """All of a small table; columns it does not have are left out. Raises BadInput."""
     files = table_files(bundle, table)
     if not files:
@@ -52,7 +52,7 @@ def read_table(bundle: Bundle, table: str, columns: list[str], dictionaries: lis
     parts = []
     for path in files:
         try:
-            with pq.ParquetFile(path, read_dictionary=dictionaries) as file:
+            with pq.ParquetFile(path, read_dictionary=list(dictionaries)) as file:
                 parts.append(file.read([name for name in columns if name in file.schema_arrow.names]))
         except (OSError, pa.ArrowException) as error:
             raise _unreadable(path, error) from error
