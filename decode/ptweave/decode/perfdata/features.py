@@ -6,10 +6,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from ptweave.decode.perfdata.attrs import Attrs, parse_attr
-from ptweave.decode.perfdata.cursor import Cursor, Short
-from ptweave.decode.perfdata.format import Feature, Misc
-from ptweave.decode.perfdata.records import BUILD_ID_MAX
+from ptweave.data.perf.attrs import Attrs, parse_attr
+from ptweave.data.perf.cursor import Cursor, Short
+from ptweave.data.perf.format import Feature, Misc
+from ptweave.data.perf.records import BUILD_ID_MAX
 
 SCHED_SWITCH = re.compile(rb"name: sched_switch\nID: (\d{1,9})\n")
 """How the tracepoint introduces itself in the tracing data."""

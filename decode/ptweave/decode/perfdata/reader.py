@@ -7,12 +7,21 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from ptweave.decode.perfdata.attrs import Attrs, parse_attr
-from ptweave.decode.perfdata.cursor import Cursor, Short
+from ptweave.data.perf.attrs import Attrs, parse_attr
+from ptweave.data.perf.cursor import Cursor, Short
+from ptweave.data.perf.format import FIRST_USER_TYPE, INTEL_PT, RecordType, SampleType
+from ptweave.data.perf.records import (
+    AuxSample,
+    IntelPt,
+    Raw,
+    Record,
+    intel_pt_info,
+    parse,
+    parse_kernel_record,
+    sched_switch,
+)
+from ptweave.data.perf.samples import Sample, parse_sample
 from ptweave.decode.perfdata.features import Features
-from ptweave.decode.perfdata.format import FIRST_USER_TYPE, INTEL_PT, RecordType, SampleType
-from ptweave.decode.perfdata.records import AuxSample, IntelPt, Raw, Record, intel_pt_info, parse, sched_switch
-from ptweave.decode.perfdata.samples import Sample, parse_sample, trailer_of
 from ptweave.decode.perfdata.source import Source
 
 TRACEPOINT = 2
@@ -79,13 +88,7 @@ class PerfData:
             return self._user(raw)
         if raw.type == RecordType.SAMPLE:
             return self._sample(raw)
-        attr = self.attrs.of_trailer(raw.data, raw.end)
-        raw.when = trailer_of(attr, raw.data, raw.end)
-        if attr is not None:
-            raw.end -= attr.trailer
-        if raw.end < raw.start:
-            raise Short("no room for the sample id")
-        record = parse(raw)
+        record = parse_kernel_record(raw, self.attrs.of_trailer(raw.data, raw.end))
         if record is None:
             self.skipped[raw.type] += 1
         return record

@@ -15,9 +15,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from ptweave.data.errors import BadInput
-from ptweave.decode.perfdata.cursor import Cursor, Short
-from ptweave.decode.perfdata.format import FEATURE_BITS, RecordType
-from ptweave.decode.perfdata.records import Raw
+from ptweave.data.perf.cursor import Cursor, Short
+from ptweave.data.perf.format import FEATURE_BITS, RecordType
+from ptweave.data.perf.records import Raw
 
 MAGIC, MAGIC_SWAPPED, MAGIC_OLD = b"PERFILE2", b"2ELIFREP", b"PERFFILE"
 FILE_HEADER = 104

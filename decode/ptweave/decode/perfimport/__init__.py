@@ -12,12 +12,9 @@ from pathlib import Path
 from ptweave.data.bundle import Bundle
 from ptweave.data.ledger import Ledger
 from ptweave.data.manifest import Clocks, Cpu, Manifest, State
-from ptweave.data.sideband import SidebandKind, write_sideband
-from ptweave.decode.importing import Images
-from ptweave.decode.perfdata.attrs import Attr
-from ptweave.decode.perfdata.format import NO_TASK, RecordType, SampleType
-from ptweave.decode.perfdata.reader import PerfData
-from ptweave.decode.perfdata.records import (
+from ptweave.data.perf.attrs import Attr
+from ptweave.data.perf.format import NO_TASK, RecordType, SampleType
+from ptweave.data.perf.records import (
     Aux,
     AuxSample,
     Auxtrace,
@@ -30,9 +27,12 @@ from ptweave.decode.perfdata.records import (
     Record,
     Task,
 )
+from ptweave.data.perf.tasks import Row, Space, Tasks
+from ptweave.data.sideband import SidebandKind, write_sideband
+from ptweave.decode.importing import Images
+from ptweave.decode.perfdata.reader import PerfData
 from ptweave.decode.perfimport.files import Finder, plain_id
 from ptweave.decode.perfimport.kernel import KernelMap, kernel_maps
-from ptweave.decode.perfimport.tasks import Row, Space, Tasks
 from ptweave.decode.perfimport.traces import Buffer, Queue, queue_of
 
 CPUID = re.compile(r"(\w+),(\d{1,5}),(\d{1,3}),(\d{1,3})")

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ptweave.data.errors import BadInput
+from ptweave.data.perf.records import Mmap
 from ptweave.decode.elf import PF_X, PT_LOAD, SHT_SYMTAB, BadElf, Elf, text_at
 from ptweave.decode.importing import Images, open_given
-from ptweave.decode.perfdata.records import Mmap
 
 SPLIT = 1 << 63
 """Addresses from here on are the kernel's."""

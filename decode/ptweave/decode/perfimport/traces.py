@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ptweave.decode.perfdata.format import NO_TASK, AuxFlag
-from ptweave.decode.perfdata.records import Aux
-from ptweave.decode.perfimport.packets import PSB, tracing_is_off
+from ptweave.data.perf.format import NO_TASK, AuxFlag
+from ptweave.data.perf.packets import PSB, tracing_is_off
+from ptweave.data.perf.records import Aux
 
 CHUNK = 1 << 20
 PADDING_MAX = 7

@@ -6,9 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ptweave.decode.perfdata.cursor import Cursor, Short
-from ptweave.decode.perfdata.format import CpuMode, Misc, RecordType
-from ptweave.decode.perfdata.samples import Sample, SampleId
+from ptweave.data.perf.attrs import Attr
+from ptweave.data.perf.cursor import Cursor, Short
+from ptweave.data.perf.format import CpuMode, Misc, RecordType
+from ptweave.data.perf.samples import Sample, SampleId, trailer_of
 
 BUILD_ID_MAX = 20
 TEXT_MAX = 1 << 12
@@ -36,6 +37,8 @@ class Mmap(Record):
     path: str = ""
     executable: bool = True
     build_id: str | None = None
+    device: tuple[int, int] = (0, 0)  # major, minor; of MMAP2 without a build id
+    inode: int = 0
 
     @property
     def kernel(self) -> bool:
@@ -202,6 +205,17 @@ class Raw:
         return Cursor(self.data, self.start, self.end)
 
 
+def parse_kernel_record(raw: Raw, attr: Attr | None) -> Record | None:
+    """A record of the kernel's that is no sample: its trailer goes into `when`, the rest is parsed. None for types that
+    nobody here needs. Raises Short when it does not fit."""
+    raw.when = trailer_of(attr, raw.data, raw.end)
+    if attr is not None:
+        raw.end -= attr.trailer
+    if raw.end < raw.start:
+        raise Short("no room for the sample id")
+    return parse(raw)
+
+
 def parse(raw: Raw) -> Record | None:
     """The record's class, filled; None for types nobody here needs. Raises Short when it does not fit."""
     reader = _READERS.get(raw.type)
@@ -224,7 +238,8 @@ def _mmap2(raw: Raw, c: Cursor) -> Mmap:
             raise Short(f"a build id of {size} bytes")
         found.build_id = value[:size].hex()
     else:
-        c.skip(24)
+        found.device, found.inode = (c.u32(), c.u32()), c.u64()
+        c.skip(8)
     protection, _flags = c.u32(), c.u32()
     found.executable = bool(protection & 4) or found.kernel
     found.path = c.text(TEXT_MAX)
@@ -316,7 +331,7 @@ def intel_pt_info(c: Cursor) -> IntelPt:
     if length and start + 17 * 8 + length <= c.end:
         raw = bytes(c.data[start + 17 * 8:start + 17 * 8 + length])
         text = raw.split(b"\0", 1)[0].decode("utf-8", "replace")
-    behind = 17 + (length + 7) // 8
+    behind = 17 + (length // 8 + 1 if length else 0)  # the text and its NUL
     if length < c.end and behind < len(words):
         event_trace = bool(words[behind])
     return IntelPt(

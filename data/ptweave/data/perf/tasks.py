@@ -10,12 +10,11 @@ A trace gets a `switch` row whenever what runs in it changes: the task, its spac
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from ptweave.data.sideband import SidebandKind
-from ptweave.decode.perfdata.format import RecordType
-from ptweave.decode.perfdata.records import (
+from ptweave.data.perf.format import RecordType
+from ptweave.data.perf.records import (
     Comm,
     IntelPt,
     ItraceStart,
@@ -25,6 +24,7 @@ from ptweave.decode.perfdata.records import (
     Switch,
     Task,
 )
+from ptweave.data.sideband import SidebandKind
 
 Row = dict[str, object]
 
@@ -104,11 +104,14 @@ class Trace:
 
 
 class Tasks:
-    """The replay. `wanted` says which tids get thread numbers in per-CPU traces; None: all of them."""
+    """The replay. `wanted` says which tids get thread numbers in per-CPU traces; None: all of them. `numbers` are those
+    that have one already: others get numbers beyond them."""
 
     def __init__(self, info: IntelPt, traces: Iterable[tuple[int, int]], wanted: set[int] | None, *,
-                 idle: bool, timeless: bool) -> None:
+                 idle: bool, timeless: bool, numbers: Mapping[int, int] | None = None) -> None:
         self.info = info
+        self._numbers = dict(numbers or {})
+        self._next = max(self._numbers.values(), default=-1) + 1
         self._silent = timeless  # without times only the last state can be used
         self.rows: list[Row] = []
         self.spaces: list[Space] = []  # by number
@@ -213,6 +216,9 @@ class Tasks:
         assert isinstance(record, ItraceStart)
         self._pid_of[record.tid] = record.pid
         self._runs(tsc, record.when.cpu, record.tid)
+        for trace in self._traces:
+            if trace.cpu < 0 and trace.tid == record.tid and self._space(record.pid, tsc).all:
+                self._say(tsc, trace)  # before an exec: it began in what it was forked as
 
     def _switch(self, tsc: int, record: Record) -> None:
         assert isinstance(record, Switch)
@@ -220,6 +226,8 @@ class Tasks:
             if record.when.tid >= 0:
                 self._pid_of.setdefault(record.when.tid, record.when.pid)
             self._runs(tsc, record.when.cpu, record.when.tid)
+        elif record.type == RecordType.SWITCH and not self._idle:
+            self._runs(tsc, record.when.cpu, -1)  # it may go on elsewhere, and come back here after that
         elif record.type == RecordType.SWITCH_CPU_WIDE and self.info.have_sched_switch == 3:
             if record.other_tid >= 0:
                 self._pid_of.setdefault(record.other_tid, record.other_pid)
@@ -268,12 +276,20 @@ class Tasks:
             return None
         key = (tid, cpu if tid == IDLE else -1)
         if key not in self.threads:
-            self.threads[key] = len(self.threads)
+            self.threads[key] = self._number(tid)
             pid = self._pid_of.get(tid, tid)
             self.rows.append({"kind": SidebandKind.THREAD, "tsc": tsc, "pid": pid,
                               "space": self._space(pid, tsc).number, "tid": tid, "thread": self.threads[key],
                               "value": 0})
         return self.threads[key]
+
+    def _number(self, tid: int) -> int:
+        """The one a task was given, or the next."""
+        number = self._numbers.pop(tid, -1)
+        if number < 0:
+            number = self._next
+            self._next += 1
+        return number
 
     def finished(self) -> list[Row]:
         """All rows: those of spaces that something ran in, and of tasks with a number."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ptweave.decode.perfdata.cursor import Cursor, Short
-from ptweave.decode.perfdata.format import AttrFlag, ReadFormat, SampleType
+from ptweave.data.perf.cursor import Cursor, Short
+from ptweave.data.perf.format import AttrFlag, ReadFormat, SampleType
 
 ATTR_SIZE_MIN = 64
 """PERF_ATTR_SIZE_VER0."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ptweave.decode.perfdata.attrs import Attr
-from ptweave.decode.perfdata.cursor import Cursor, Short
-from ptweave.decode.perfdata.format import NO_TASK, ReadFormat, SampleType
+from ptweave.data.perf.attrs import Attr
+from ptweave.data.perf.cursor import Cursor, Short
+from ptweave.data.perf.format import NO_TASK, ReadFormat, SampleType
 
 BRANCH_HW_INDEX = 1 << 17
 """PERF_SAMPLE_BRANCH_HW_INDEX."""
