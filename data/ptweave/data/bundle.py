@@ -41,10 +41,12 @@ class Bundle:
         self.manifest = manifest
 
     @classmethod
-    def create(cls, path: Path, manifest: Manifest) -> Bundle:
-        """Make a new bundle folder. Raises BadInput when the path exists, MachineLacks when it cannot be made."""
+    def create(cls, path: Path, manifest: Manifest, *, made: bool = False) -> Bundle:
+        """Make a new bundle folder; `made`: it is there, ours and empty. Raises BadInput when the path exists,
+        MachineLacks when it cannot be made."""
         try:
-            path.mkdir(mode=0o700)
+            if not made:
+                path.mkdir(mode=0o700)
             for name in FOLDERS:
                 (path / name).mkdir(mode=0o700)
             bundle = cls(path, manifest)

@@ -32,8 +32,11 @@ What `object`, `object_version` and `argument` are, where that is not the object
     cond_wait, cond_timedwait       the condition; its version; the mutex
     cond_wait_begin, cond_relock    the mutex; its version; the condition
     barrier_arrive  the barrier; the version this arrival made; its count (0 unknown)
-    access_read, access_write       first address accessed; 0; pages opened by it, from the page it is in (a window)
+    access_read, access_write       first address accessed; 0; pages opened by it, from the page it is in (a window);
+                    at most 1024
     access_end      address of a page; 0; pages closed from there on (object and argument 0: all that were open)
+    access_commit   address of a page; the page's version this made; bytes of it that were changed
+    allocation      first byte that the heap took for it; 0; bytes taken
     barrier_wait    the barrier; arrivals up to then; its count, with bit 63 set in the serial thread
 
 Accesses (process mode only) lie between the records that begin thunks. A page is open from the access that opened it
@@ -41,6 +44,16 @@ until an `access_end` that covers it: to the thread's thunks in between it was r
 too, and no further access of it was seen. `stack` begins with the accessing instruction's address plus one; for a
 system call it is the call's. An open page that never ends was open until the thread ended. The own stack is always
 open, and not logged. Accesses have a marker function of their own, `ptweave_mark_access`, which no header names.
+
+The private view (manifest: `view`) logs an `access_commit` for each page that a thunk changed, within that thunk: its
+`stack` is no stack but says which bytes. With `result` > 0 that many runs, two in a word, the first in the low half;
+a run is u16 offset in the page, u16 length (not 0; runs ascend and do not touch). With `result` 0 the words are a
+bitmap of 64 words: bit b of word w is byte 64 w + b. A byte that was written and holds what it held before is not in
+it. A page that is passed through (atomics, --shared) has no commits: `result` of its accesses is 1 instead of 0.
+
+The heap of process mode gives memory out in units of 64 KiB. An `allocation` says which call made it take some: a
+block too large to share a unit, a private mapping, or the first block of units for blocks of one size, of one thread;
+the later ones in these say nothing. `stack` begins with that call's return address.
 
 A barrier's versions begin a generation at a multiple of its count: (version − 1) // count numbers it.
 """
@@ -59,10 +72,12 @@ EVL_HEADER = struct.Struct("<8sIIiIQQQQQ")
 EVL_LOST_OFFSET = 48  # of `lost` in the header
 EVL_RECORD = struct.Struct("<IHHQQQqQQ")
 BARRIER_SERIAL = 1 << 63
+WINDOW_MAX = 1024  # pages one access may open
 
 
 class Operation(IntEnum):
-    """What began a thunk. Kept equal to `enum ptw_operation` in preload/src/event.h by a test."""
+    """What began a thunk; from FIRST_ACCESS on what was accessed. Kept equal to `enum ptw_operation` in
+    preload/src/event.h by a test."""
 
     START = 1  # the thread (or process, or fork child) begins
     EXIT = 2
@@ -99,3 +114,9 @@ class Operation(IntEnum):
     ACCESS_READ = 33  # a page was read for the first time since it was closed
     ACCESS_WRITE = 34  # written, after it was closed or only read
     ACCESS_END = 35  # pages were closed
+    ACCESS_COMMIT = 36  # bytes of a page were changed, and are the other threads' from now on (private view)
+    ALLOCATION = 37  # the heap took memory for somebody
+
+
+FIRST_ACCESS = Operation.ACCESS_READ
+"""From here on records begin no thunk."""

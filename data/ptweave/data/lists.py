@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""The memfd of event lists that a process shares with the supervisor (preload/src/lists.h; a test keeps them equal).
+"""The memfd of event lists and notices that a process shares with the supervisor.
+
+preload/src/lists.h has the same; a test keeps them equal.
 
     head         4096 bytes, `LISTS_HEAD`
     descriptors  LIST_COUNT of `LIST_DTYPE`, 64 bytes each
+    notices      NOTICES of `NOTICE_DTYPE`, 512 bytes each (`ptweave.data.notices` says what they mean)
     lists        LIST_COUNT of LIST_SIZE bytes: records as in `ptweave.data.evl`, from `drained` up to `committed`
 
 The memfd is sealed in its size (F_SEAL_SHRINK, F_SEAL_GROW), so that a mapping of it cannot raise SIGBUS. A list's
@@ -22,7 +25,9 @@ LIST_SIZE = 1 << 20
 LIST_COUNT = 1024
 LIST_BACKLOG = 64
 LISTS_HEAD_SIZE = 4096
-LISTS_DATA = LISTS_HEAD_SIZE + LIST_COUNT * 64
+NOTICES = 128
+NOTICES_AT = LISTS_HEAD_SIZE + LIST_COUNT * 64
+LISTS_DATA = NOTICES_AT + NOTICES * 512
 LISTS_BYTES = LISTS_DATA + LIST_COUNT * LIST_SIZE
 LIST_NONE = 0xFFFFFFFF
 PATIENCE_SECONDS = 5
@@ -41,7 +46,9 @@ LISTS_HEAD = np.dtype([
     ("live", "<u4"),  # lists that are OPEN
     ("unlisted", "<u8"),  # records lost by threads that own no list
     ("untracked", "<u8"),  # records whose object found no place in the object table
-    ("zero", "<u8", (3,)),
+    ("notices", "<u4"),  # entries claimed
+    ("notices_lost", "<u4"),  # notices that found the table full
+    ("zero", "<u8", (2,)),
     ("freed", "<u8"),  # lists the supervisor gave back, ever
 ])
 
@@ -56,3 +63,17 @@ LIST_DTYPE = np.dtype([
     ("lost", "<u8"),  # records that had no room, or that a signal handler jumped away from
 ])
 assert LIST_DTYPE.itemsize == 64
+
+NOTICE_TOLD = 2
+"""State of a notice that is there entirely."""
+NOTICE_PLACE = np.dtype([
+    ("address", "<u8"),  # 0: none
+    ("offset", "<u8"),  # as the file's own addresses have it
+    ("path", "S160"),  # as the loader knows it
+    ("known", "<u4"), ("zero", "<u4"),
+])
+NOTICE_DTYPE = np.dtype([
+    ("state", "<u4"), ("kind", "<u4"), ("tid", "<u4"), ("zero", "<u4"),
+    ("code", NOTICE_PLACE), ("object", NOTICE_PLACE), ("text", "S128"),
+])
+assert NOTICE_DTYPE.itemsize == 512

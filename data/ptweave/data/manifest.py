@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ptweave.data.errors import BadInput
+from ptweave.data.notices import Notice, NoticeKind
 
 FORMAT_VERSION = 1
 """Version of the bundle as a whole; a reader refuses a newer one."""
@@ -89,7 +90,8 @@ class Clocks:
 
 @dataclass
 class Manifest:
-    """The manifest of a run bundle. `lacks` lists, in words, what this recording cannot hold and why."""
+    """The manifest of a run bundle. `lacks` lists, in words, what this recording cannot hold and why; `notices` what
+    the program does that the threads mode cannot carry."""
 
     format_version: int = FORMAT_VERSION
     state: State = State.RECORDING
@@ -103,6 +105,8 @@ class Manifest:
     engine: str = ""
     engine_version: str = ""
     threads_mode: str = "native"
+    view: str = ""  # process mode: shared, private
+    shared: list[str] = field(default_factory=list)  # variables and addresses passed through to all threads
     events: str = ""
     clocks: Clocks = field(default_factory=Clocks)
     filters: list[Filter] = field(default_factory=list)  # address filters that were set; libipt follows them
@@ -113,6 +117,7 @@ class Manifest:
     status: int | None = None  # the target's wait status, as waitpid gives it
     steps: dict[str, float] = field(default_factory=dict)  # step → seconds
     lacks: list[str] = field(default_factory=list)
+    notices: list[Notice] = field(default_factory=list)
 
     def save(self, path: Path) -> None:
         """Replace the manifest in one step, on disk before this returns."""
@@ -144,6 +149,8 @@ class Manifest:
             values["cpu"] = Cpu(**cpu, tsc_ratio=(int(ebx), int(eax)))
             values["clocks"] = Clocks(**raw["clocks"])
             values["filters"] = [_filter(entry) for entry in raw.get("filters", [])]
+            values["notices"] = [Notice(**{**entry, "kind": NoticeKind(entry["kind"])})
+                                 for entry in raw.get("notices", [])]
             return cls(**values)
         except FileNotFoundError as error:
             raise BadInput("is not a run bundle (it has no run.json)", where=str(path.parent),

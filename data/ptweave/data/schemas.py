@@ -10,13 +10,17 @@ dictionaries are 1.8x larger on path ids, PLAIN takes 1.6x the time).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from ptweave.data.event_schemas import EVENT_TABLES
+from ptweave.data.table_types import Column as Column
+from ptweave.data.table_types import Table as Table
 
 ROW_GROUP = 1 << 20
 
@@ -43,31 +47,6 @@ class BlockClass(StrEnum):
     FAR = "far"  # far jumps, calls and returns, sysret, iret
 
 
-@dataclass(frozen=True)
-class Column:
-    name: str
-    type: pa.DataType
-    unit: str
-    doc: str
-    delta: bool = False  # a (nearly) sorted integer column
-    dictionary: bool = False
-    required: bool = False  # never null: written without definition levels
-    split: bool = False  # numbers of few distinct high bytes in no order: byte streams compress best and fastest
-
-
-@dataclass(frozen=True)
-class Table:
-    name: str
-    doc: str
-    columns: tuple[Column, ...]
-    sort: tuple[str, ...] = field(default=())
-
-    @property
-    def schema(self) -> pa.Schema:
-        return pa.schema([pa.field(c.name, c.type, nullable=not c.required) for c in self.columns],
-                         metadata={b"ptweave.table": b"1"})
-
-
 _I32, _I64, _U64, _U32, _STR = pa.int32(), pa.int64(), pa.uint64(), pa.uint32(), pa.string()
 _THREAD = Column("thread", _I32, "", "thread number, dense in the run", dictionary=True)
 _THREADS = replace(_THREAD, dictionary=False, required=True)
@@ -78,10 +57,12 @@ _PLACED = Column("placed", _STR, "", "exact, time or none: how the row was align
 
 THREADS = Table("threads", "a traced task (a kernel thread; it stays the same one across exec)", (
     _THREAD,
-    Column("pid", _I32, "", "process id"),
-    Column("tid", _I32, "", "kernel thread id"),
+    Column("pid", _I32, "", "process id; with --threads process that of its main process, as getpid() has it"),
+    Column("tid", _I32, "", "kernel thread id (with --threads process a process of its own)"),
     Column("parent", _I32, "", "thread that created it; null for the first and where unknown"),
     Column("start_function", _STR, "", "function of the first block executed, or the pthread's start routine"),
+    Column("own", pa.bool_(), "", "libtthread's own thread, not the program's: with --threads process one waits for "
+           "the processes that threads are"),
     Column("t_start", _I64, "ns", "when its trace begins"),
     Column("t_end", _I64, "ns", "when it ended; null unknown"),
     Column("exit_status", _I32, "", "its process's wait status; null unknown"),
@@ -93,11 +74,12 @@ THREADS = Table("threads", "a traced task (a kernel thread; it stays the same on
     Column("lost_bytes", _I64, "bytes", "trace bytes lost"),
 ), ("thread",))
 
-PROCESSES = Table("processes", "a process image: a process from its fork or exec to its next exec or end", (
+PROCESSES = Table("processes", "a process image: a process from its fork or exec to its next exec or end; threads that "
+                  "run as processes are none", (
     Column("space", _U32, "", "address space number, dense in the run"),
     Column("pid", _I32, "", "process id"),
     Column("parent", _I32, "", "process id of its parent"),
-    Column("began_by", _STR, "", "start, fork, exec, or thread (a thread made a process: parent is its main process)"),
+    Column("began_by", _STR, "", "start, fork or exec"),
     Column("exe", _STR, "", "path of the executable"),
     Column("t_start", _I64, "ns", "when it began"),
     Column("t_end", _I64, "ns", "when the process ended or the next image replaced it; null unknown"),
@@ -118,8 +100,8 @@ IMAGES = Table("images", "a file (or saved anonymous code) whose code ran", (
 ), ("image",))
 
 MAPS = Table("maps", "an image mapped into an address space", (
-    Column("space", _U32, "", "address space"),
-    Column("pid", _I32, "", "process id"),
+    Column("space", _U32, "", "address space; a thread that runs as a process has one of its own"),
+    Column("pid", _I32, "", "process id of the kernel's"),
     Column("start", _U64, "address", "first byte"),
     Column("end", _U64, "address", "byte after the last"),
     Column("offset", _U64, "bytes", "offset of the first byte in the image"),
@@ -194,6 +176,16 @@ GAPS = Table("gaps", "a known hole in the record", (
     Column("detail", _STR, "", "what exactly"),
 ), ("thread", "seq"))
 
+CAPTURES = pa.list_(pa.field("item", pa.struct([
+    pa.field("argument", pa.int8()),  # 0 is the first; 6 the call stack
+    pa.field("kind", pa.int8()),  # syscall_arguments.Capture
+    pa.field("part", pa.int8()),  # syscall_arguments.Part
+    pa.field("when", pa.int8()),  # syscall_arguments.When
+    pa.field("size", pa.int64()),  # bytes it has in the program; more than there are here when it was cut
+    pa.field("data", pa.binary()),  # null: could not be read
+])))
+"""What was kept of the memory that a call's arguments point to, paths excepted."""
+
 SYSCALLS = Table("syscalls", "a system call the program made", (
     _THREAD, Column("seq", _I64, "blocks", "ordinal of the block that made it; null when placed is none", delta=True),
     Column("pid", _I32, "", "process id"),
@@ -205,6 +197,10 @@ SYSCALLS = Table("syscalls", "a system call the program made", (
     Column("args", pa.list_(_U64), "", "its arguments, as many as the call has"),
     Column("paths", pa.list_(_STR), "", "path arguments, in argument order, bytes that are no UTF-8 as "
            "\\xNN; null elements are unknown, or the program passed none"),
+    Column("files", pa.list_(_STR), "", "what descriptors refer to: of its first two descriptor arguments (AT_FDCWD: "
+           "the working directory), and of its result; null elements: no descriptor, or not open"),
+    Column("data", CAPTURES, "", "what was kept of the memory its arguments point to, paths excepted; the macro "
+           "call_text shows it decoded"),
     Column("result", _I64, "", "what it returned; null when it never did"),
     Column("errno", _STR, "", "errno's name when it failed", dictionary=True),
     Column("ip", _U64, "address", "address of the system-call instruction; null unknown"),
@@ -230,6 +226,153 @@ THUNKS = Table("thunks", "what a thread does from one synchronisation operation 
     Column("functions", pa.list_(_STR), "", "their functions; null elements unknown"),
     _PLACED,
 ), ("thread", "thunk"))
+
+BYTES = pa.list_(pa.struct([("offset", _I32), ("length", _I32)]))
+"""Runs of bytes in a page."""
+
+ACCESSES = Table("accesses", "a page that a thread read or wrote, from the thunk in which it first did to the last one "
+                 "in which the page was open to it (only with --threads process)", (
+    _THREAD, Column("thunk", _I32, "", "thunk of the first access", delta=True),
+    Column("until_thunk", _I32, "", "last thunk in which it could access the page without being seen; with "
+           "--access exact the same; 2147483647 to the end"),
+    Column("page", _U64, "address", "first byte of the page (4096 bytes)"),
+    Column("write", pa.bool_(), "", "written (and perhaps read); else read"),
+    Column("window", _I32, "pages", "0: the page that was accessed; n: the n-th behind it, opened with it because "
+           "accesses were sequential, and perhaps not accessed"),
+    Column("region", _STR, "", "stack, heap (allocations and private mappings), file, or data (of the executable and "
+           "its libraries)", dictionary=True),
+    Column("address", _U64, "address", "first byte accessed; null for pages opened with another"),
+    Column("ip", _U64, "address", "instruction that made the access; for memory given to a system call, in the call of "
+           "its function; null unknown"),
+    Column("function", _STR, "", "function of that instruction", dictionary=True),
+    Column("file", _STR, "", "its source file", dictionary=True),
+    Column("line", _I32, "", "its line"),
+    Column("stack", _I32, "", "its call stack, see stacks; null unknown"),
+    Column("allocation", _I32, "", "allocation that the page belongs to; null for other memory than the heap's"),
+    Column("bytes", BYTES, "", "only in the private view: which bytes of the page the thunk had changed when it gave "
+           "them to the other threads; such a row has no ip"),
+    Column("shared", pa.bool_(), "", "in the private view: the page is passed through, all threads see what is written "
+           "at once"),
+    Column("t", _I64, "ns", "when", delta=True),
+    Column("seq", _I64, "blocks", "block that begins with that instruction (for a system call: the block that logged "
+           "it); null when placed is none", delta=True),
+    _PLACED,
+), ("thread", "thunk"))
+
+ALLOCATIONS = Table("allocations", "memory that the heap took for somebody, in units of 64 KiB: a block too large to "
+                    "share one, a private mapping, or the next unit for blocks of one size of one thread; the call is "
+                    "that of its first block (only with --threads process)", (
+    Column("allocation", _I32, "", "allocation number", delta=True), _THREAD,
+    Column("thunk", _I32, "", "thunk it was made in", delta=True),
+    Column("address", _U64, "address", "first byte"),
+    Column("size", _U64, "bytes", "bytes taken"),
+    Column("ip", _U64, "address", "in the call of malloc, mmap, …; null unknown"),
+    Column("function", _STR, "", "function that made that call", dictionary=True),
+    Column("file", _STR, "", "its source file", dictionary=True),
+    Column("line", _I32, "", "its line"),
+    Column("stack", _I32, "", "its call stack, see stacks; null unknown"),
+    _T,
+    Column("seq", _I64, "blocks", "block that logged it; null when placed is none", delta=True),
+    _PLACED,
+), ("allocation",))
+
+EDGES = Table("edges", "a dependence: of a thunk on another or on what came in, or of what went out on a thunk", (
+    Column("kind", _STR, "", "control (next in the thread), sync (a release that an acquire saw), data (written by the "
+           "one, perhaps read by the other), input (a transfer into a thunk), output (a thunk into a transfer)",
+           dictionary=True),
+    Column("from_thread", _I32, "", "thread it leads from; null for input", dictionary=True),
+    Column("from_thunk", _I32, "", "first thunk it may lead from", delta=True),
+    Column("from_until", _I32, "", "last one: another than from_thunk only where a page was held open over thunks"),
+    Column("to_thread", _I32, "", "thread it leads to; null for output", dictionary=True),
+    Column("to_thunk", _I32, "", "first thunk it may lead to", delta=True),
+    Column("to_until", _I32, "", "last one"),
+    Column("object", _U64, "address", "of sync: the object acquired"),
+    Column("page", _U64, "address", "of data: the page"),
+    Column("bytes", BYTES, "", "of data in the private view: the page's bytes the one wrote last; else null"),
+    Column("transfer", _I32, "", "of input and output: number of the transfer"),
+), ("kind",))
+
+RACES = Table("races", "two places in the code where two threads accessed a page, one of them at least writing, in "
+              "thunks neither of which happens before the other", (
+    Column("overlap", _STR, "", "bytes: the same bytes (known in the private view); address: both began in the "
+           "same word of 8 bytes; page: nothing more is known than the page", dictionary=True),
+    Column("pairs", _I64, "", "pairs of such thunks", delta=True),
+    Column("page", _U64, "address", "first byte of the page"),
+    Column("thread", _I32, "", "the one thread", dictionary=True),
+    Column("thunk", _I32, "", "its thunk in the first such pair"),
+    Column("write", pa.bool_(), "", "it wrote"),
+    Column("address", _U64, "address", "first byte it accessed; null unknown"),
+    Column("ip", _U64, "address", "instruction; null unknown"),
+    Column("function", _STR, "", "its function", dictionary=True),
+    Column("file", _STR, "", "its source file", dictionary=True),
+    Column("line", _I32, "", "its line"),
+    Column("other_thread", _I32, "", "the other thread", dictionary=True),
+    Column("other_thunk", _I32, "", "its thunk in that pair"),
+    Column("other_write", pa.bool_(), "", "it wrote"),
+    Column("other_address", _U64, "address", "first byte it accessed; null unknown"),
+    Column("other_ip", _U64, "address", "instruction; null unknown"),
+    Column("other_function", _STR, "", "its function", dictionary=True),
+    Column("other_file", _STR, "", "its source file", dictionary=True),
+    Column("other_line", _I32, "", "its line"),
+), ())
+
+TRANSFERS = Table("transfers", "data that came in or went out: by system calls, and in files mapped into memory", (
+    Column("transfer", _I32, "", "transfer number", delta=True),
+    Column("kind", _STR, "", "read, write, receive, send, or map (a file's pages, as far as they were accessed)",
+           dictionary=True),
+    Column("input", pa.bool_(), "", "it came in; else it went out"),
+    _THREAD,
+    Column("thunk", _I32, "", "thunk it was made in (of map: in which the file was mapped); null unknown"),
+    Column("descriptor", _I32, "", "file descriptor"),
+    Column("path", _STR, "", "path that the descriptor was opened with; stdin, stdout and stderr where it was there "
+           "from the start; null unknown", dictionary=True),
+    Column("offset", _I64, "bytes", "offset of its first byte in that file; of what is no file, bytes before it in "
+           "that direction since it was opened; null unknown"),
+    Column("size", _I64, "bytes", "bytes moved; of map: of the mapping"),
+    Column("address", _U64, "address", "first byte in memory; null where it is in several places"),
+    _T,
+    Column("seq", _I64, "blocks", "block that made the system call; null unknown", delta=True),
+), ("transfer",))
+
+TAGS = Table("tags", "a moment that the program tagged (ptweave/tag.h, ptweave.tag)", (
+    _THREAD, Column("tag", _I32, "", "ordinal in the thread", delta=True),
+    Column("text", _STR, "", "what the program said; bytes that are no UTF-8 as \\xNN", dictionary=True),
+    Column("data", pa.map_(_STR, _STR), "", "keys and values it gave with it"),
+    Column("truncated", pa.bool_(), "", "text or values were cut: a tag has at most 128 KiB"),
+    _T,
+    Column("seq", _I64, "blocks", "block that ran then; null when placed is none", delta=True),
+    Column("stack", pa.list_(_U64), "address", "return addresses, innermost first"),
+    Column("functions", pa.list_(_STR), "", "their functions; null elements unknown"),
+    _PLACED,
+), ("thread", "tag"))
+
+PROBES = Table("probes", "a hit of a probe (--probe)", (
+    _THREAD, Column("probe", _I32, "", "ordinal in the thread", delta=True),
+    Column("site", _I32, "", "number of the place in probe_sites"),
+    Column("function", _STR, "", "function it is in", dictionary=True),
+    Column("handler", _STR, "", "what was done there", dictionary=True),
+    Column("args", pa.list_(_U64), "", "handler args: rdi, rsi, rdx, rcx, r8, r9: arguments, where a function begins"),
+    Column("result", _U64, "", "handlers return and time: what the function returned in rax"),
+    Column("elapsed", _I64, "ns", "handler time: from the function's beginning to its return"),
+    Column("data", pa.map_(_STR, _STR), "", "keys and values that the handler in C added"),
+    Column("truncated", pa.bool_(), "", "values were cut: a hit has at most 128 KiB"),
+    Column("t", _I64, "ns", "CLOCK_MONOTONIC; handlers return and time: of the return"),
+    Column("seq", _I64, "blocks", "block that ran then; null when placed is none", delta=True),
+    Column("stack", pa.list_(_U64), "address", "the probe's address + 1, and return addresses, innermost first"),
+    Column("functions", pa.list_(_STR), "", "their functions; null elements unknown"),
+    _PLACED,
+), ("thread", "probe"))
+
+PROBE_SITES = Table("probe_sites", "a place that --probe named", (
+    Column("site", _I32, "", "its number; null: it was refused"),
+    Column("spec", _STR, "", "what named it", dictionary=True),
+    Column("handler", _STR, "", "what is done there", dictionary=True),
+    Column("path", _STR, "", "file", dictionary=True),
+    Column("address", _U64, "address", "in the file, as it is linked"),
+    Column("function", _STR, "", "function it is in"),
+    Column("reason", _STR, "", "why it was refused; empty: it was not", dictionary=True),
+    Column("hits", _I64, "", "rows of it in probes"),
+))
 
 PROFILE = Table("profile", "a distinct call stack of a thread and what ran in its top frame", (
     _THREAD, Column("stack", _I32, "", "stack number"),
@@ -260,12 +403,12 @@ CALLS = Table("calls", "a function call; stored only when merged with --calls", 
 ), ("thread", "call"))
 
 TABLES: dict[str, Table] = {t.name: t for t in (
-    THREADS, PROCESSES, IMAGES, MAPS, BLOCKS, PATHS, FLOW, CLOCK, PT_EVENTS, GAPS, SYSCALLS, THUNKS, PROFILE,
-    STACKS, CALLS)}
+    THREADS, PROCESSES, IMAGES, MAPS, BLOCKS, PATHS, FLOW, CLOCK, PT_EVENTS, GAPS, SYSCALLS, THUNKS, ACCESSES,
+    ALLOCATIONS, TRANSFERS, EDGES, RACES, TAGS, PROBES, PROBE_SITES, PROFILE, STACKS, CALLS, *EVENT_TABLES)}
 
 # --- between the stages -------------------------------------------------------------------------------------------
 
-RAW_SYSCALLS = pa.schema([
+RAW_SYSCALLS_1 = pa.schema([
     pa.field("t_enter", pa.int64()),  # CLOCK_MONOTONIC ns (bpf_ktime_get_ns)
     pa.field("t_exit", pa.int64()),  # null: never returned (exit, exit_group, a task killed inside the call)
     pa.field("pid", pa.int32()),
@@ -276,11 +419,30 @@ RAW_SYSCALLS = pa.schema([
     pa.field("paths", pa.list_(pa.binary())),  # bytes as the kernel saw them; null could not be read
     pa.field("result", pa.int64()),
 ], metadata={b"ptweave.raw_syscalls": b"1"})
+"""The first version of RAW_SYSCALLS, which had no captures and no files."""
+
+RAW_SYSCALLS = pa.schema([
+    *RAW_SYSCALLS_1,
+    pa.field("files", pa.list_(pa.uint64(), 3)),  # ids of events/files.arrow: two arguments, the result; 0 none
+    pa.field("captures", CAPTURES),
+], metadata={b"ptweave.raw_syscalls": b"2"})
 """`events/syscalls.arrow` (Arrow IPC *stream*): every call of the pid tree as the kernel saw it, in exit order.
 
 A call that was refused before it began (seccomp) has t_enter = t_exit. A path of 4096 bytes is the beginning of one
 that is longer than the kernel takes.
 """
+
+RAW_FILES = pa.schema([
+    pa.field("id", pa.uint64()),
+    pa.field("path", pa.binary()),  # from the root of its mount namespace; `socket:[inode]` and such for what has none
+    pa.field("filesystem", pa.string()),  # the type's name; its first 15 bytes
+    pa.field("device", pa.uint32()),  # major << 20 | minor
+    pa.field("inode", pa.uint64()),
+    pa.field("mode", pa.uint32()),  # st_mode
+    pa.field("deleted", pa.bool_()),  # it had no name any more
+    pa.field("t", pa.int64()),  # when it was first seen
+], metadata={b"ptweave.raw_files": b"1"})
+"""`events/files.arrow` (Arrow IPC stream): what the ids in `files` of RAW_SYSCALLS stand for."""
 
 DECODED_SYSCALLS = pa.schema([
     pa.field("thread", pa.int32()),  # null: the task has no thread number (it never ran traced code)
@@ -297,6 +459,38 @@ DECODED_THUNKS = pa.schema([
     pa.field("marker", pa.uint64()),  # address of the marker function in the thread's process
 ])
 """`decoded/thunks.parquet`: thunks in thread order, with clocks, not yet placed."""
+
+DECODED_TAGS = pa.schema([pa.field(c.name, c.type) for c in TAGS.columns
+                          if c.name not in ("seq", "placed", "functions")])
+"""`decoded/tags.parquet`: tags in (thread, tag) order, not yet placed; thread is null where it is not known."""
+
+DECODED_PROBES = pa.schema([pa.field(c.name, c.type) for c in PROBES.columns
+                            if c.name not in ("seq", "placed", "functions")])
+"""`decoded/probes.parquet`: hits in (thread, probe) order, not yet placed; thread is null where it is not known."""
+
+DECODED_ACCESSES = pa.schema([
+    pa.field("thread", pa.int32()),
+    pa.field("record", pa.int64()),  # ordinal among the thread's records of accesses
+    pa.field("thunk", pa.int32()),
+    pa.field("operation", pa.string()),
+    pa.field("t", pa.int64()),
+    pa.field("address", pa.uint64()),
+    pa.field("argument", pa.uint64()),  # as ptweave.data.evl says
+    pa.field("result", pa.int64()),
+    pa.field("bytes", BYTES),  # of commits; null for others
+    pa.field("stack", pa.list_(pa.uint64())),
+])
+"""`decoded/accesses.parquet`: records of accesses as they were logged, by thread and record."""
+
+DECODED_PAGES = pa.schema([
+    pa.field("thread", pa.int32()),
+    pa.field("record", pa.int64()),  # that opened the page
+    pa.field("page", pa.uint64()),
+    pa.field("write", pa.bool_()),
+    pa.field("thunk", pa.int32()),
+    pa.field("until_thunk", pa.int32()),
+])
+"""`decoded/pages.parquet`: from when to when each page was open, by thread."""
 
 
 class TableWriter:

@@ -6,9 +6,9 @@ Its mappings change in *epochs*: epoch 0 at its start, one more each time execut
 
 | kind | a row says | columns beside kind, tsc, pid, space |
 |---|---|---|
-| process | an address space begins | tid, path (executable), value (parent pid), detail (`fork`, `exec` or `start`) |
+| process | an address space begins | tid, path, value (parent), detail: `fork`, `exec`, `start`, `thread` |
 | process_exit | a process ended | value (wait status, −1 unknown) |
-| thread | a thread begins | tid, thread, value (tid of its creator, 0 unknown) |
+| thread | a thread begins, or goes on as another task | tid, thread, value (tid of its creator, 0 none) |
 | thread_exit | a thread ended | tid, thread |
 | comm | a task's name | tid, thread, detail |
 | map | code mapped from a file ran | addr, size, offset (in the file), epoch, image, path |
@@ -24,6 +24,9 @@ when it knows only the time, as perf does: then one PSB range may run through se
 switch is in the trace of a processor, `trace/cpu-<cpu>.pt`; without it, it is in the thread's own trace. A null
 `thread` in a processor's trace: idle, or a task nobody asked for. What lies before the first switch is of the first.
 
+Where threads run as processes, a thread is made and then clones a process that goes on in its place (`thread`): it
+keeps its number, and its trace and its calls go on. Such a process is no program of its own.
+
 The image set of (space, epoch): the space's rows with epoch ≤ that one, in row order; `map` and `code` put an
 image over what was there, `unmap` takes a range away. `image` names a file in `images/`; null when it could not be
 kept.
@@ -37,6 +40,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from ptweave.data.errors import BadInput
+
+SERVANT = "ptweave-servant"
+"""Name (`comm`) of the threads of libtthread's own."""
 
 
 class SidebandKind(StrEnum):
