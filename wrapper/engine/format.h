@@ -32,14 +32,15 @@ enum {
    PTSOFT_BUFFER = 1 << 18,
 };
 
-enum ptsoft_began { PTSOFT_STARTED = 1, PTSOFT_FORKED = 2 };
+/* PTSOFT_WENT_ON: a thread cloned it and left, and it goes on in its place, on its stack (libtthread's threads). */
+enum ptsoft_began { PTSOFT_STARTED = 1, PTSOFT_FORKED = 2, PTSOFT_WENT_ON = 3 };
 
 enum ptsoft_ended { PTSOFT_RUNNING = 0, PTSOFT_EXECING = 1, PTSOFT_FINISHED = 2 };
 
 struct ptsoft_process {
    uint64_t magic;
    uint32_t pid, tid;            /* tid of the task that began it */
-   uint32_t parent_pid, parent_tid; /* parent_tid: of a fork; 0 unknown */
+   uint32_t parent_pid, parent_tid; /* parent_tid: who forked or cloned it; 0 unknown */
    uint32_t began, ended;        /* enum ptsoft_began, ptsoft_ended */
    uint64_t tsc_begin, tsc_end;  /* tsc_end: 0 while running */
    uint64_t records, code;       /* bytes that count in P.rec and P.code */

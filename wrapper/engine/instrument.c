@@ -2,16 +2,19 @@
 /*
  * See instrument.h. Translation runs under the big lock.
  *
- * A block comes with no jump followed (guest_chase=no) and no loop unrolled, so it holds at most one branch, its last
- * instruction. A conditional jump is one TNT bit: the guard of its side exit where that exit goes to the taken
- * target, else the guard's complement, or a constant where the optimiser knew the outcome. Side exits of string
- * and of locked instructions go around again, or on: they are no branches.
+ * A block comes with no jump followed (guest_chase=no) and no loop unrolled, so it holds one branch, its last
+ * instruction (before that, only jumps over nothing). A conditional jump is one TNT bit: before its side exit the bit
+ * of that way is put into the register of branches, behind it the bit of the other way; or one bit where the
+ * optimiser knew the outcome. Side exits of string and of locked instructions go around again, or on: they are no
+ * branches.
  */
 #include "instrument.h"
 #include "anon_code.h"
 #include "code_map.h"
 #include "insn_class.h"
 #include "stream.h"
+#include "tnt_register.h"
+#include "unseen_puts.h"
 
 enum {
    /* Valgrind's client request: four rotations and an exchange in one IMark, of 4 bytes each but the last. */
@@ -27,6 +30,9 @@ struct block {
    UInt size;
    struct insn insn;
    Bool branched;          /* its TNT bit is written */
+   Bool stored;            /* the encoder has the branches that are in the register */
+   Bool room;              /* the register has room for one more */
+   Bool ends_with_bit;     /* the block's last instruction writes a bit */
 };
 
 void instrument_init(struct instrument_options chosen)
@@ -71,18 +77,64 @@ static void call_helper(struct block *block, const HChar *name, void *helper, IR
    addStmtToIRSB(block->out, IRStmt_Dirty(call));
 }
 
-/* pt_branch, inline: tnt = tnt << 1 | bit; a full word goes to the helper. */
-static void emit_branch(struct block *block, IRExpr *bit)
+/* The register of branches, with one more in it. */
+static IRExpr *with_branch(struct block *block, IRExpr *tnt, Bool taken)
 {
-   IRExpr *encoder = encoder_of(block);
-   IRExpr *tnt = assign(block, Ity_I64, IRExpr_Load(Iend_LE, Ity_I64, encoder)), *full;
-
-   _Static_assert(offsetof(struct pt_encoder, tnt) == 0, "loaded without an offset");
    tnt = binary(block, Iop_Shl64, tnt, IRExpr_Const(IRConst_U8(1)));
-   tnt = binary(block, Iop_Or64, tnt, bit);
-   addStmtToIRSB(block->out, IRStmt_Store(Iend_LE, encoder, tnt));
-   full = assign(block, Ity_I1, IRExpr_Binop(Iop_CmpLT64S, tnt, constant(0)));
-   call_helper(block, "pt_tnt_flush", pt_tnt_flush, mkIRExprVec_1(encoder), encoder, full);
+   return taken ? binary(block, Iop_Or64, tnt, constant(1)) : tnt;
+}
+
+static IRExpr *get_branches(struct block *block)
+{
+   return assign(block, Ity_I64, IRExpr_Get(tnt_register_slot(), Ity_I64));
+}
+
+static void put_branches(struct block *block, IRExpr *tnt)
+{
+   addStmtToIRSB(block->out, IRStmt_Put(tnt_register_slot(), tnt));
+   block->stored = block->room = False;
+}
+
+/* A full register goes to the helper, which leaves it empty. */
+static void emit_room(struct block *block, IRExpr *encoder, IRExpr *tnt)
+{
+   IRExpr *full = assign(block, Ity_I1, IRExpr_Binop(Iop_CmpLT64S, tnt, constant(0)));
+   IRDirty *call = unsafeIRDirty_0_N(0, "tnt_register_flush", VG_(fnptr_to_fnentry)(tnt_register_flush),
+                                     mkIRExprVec_1(encoder));
+
+   call->mFx = Ifx_Modify;
+   call->mAddr = encoder;
+   call->mSize = sizeof(struct pt_encoder);
+   call->guard = full;
+   call->nFxState = 1;
+   call->fxState[0].fx = Ifx_Modify;
+   call->fxState[0].offset = (UShort)tnt_register_slot();
+   call->fxState[0].size = sizeof(ULong);
+   addStmtToIRSB(block->out, IRStmt_Dirty(call));
+   block->room = True;
+}
+
+/* Before an instruction: store the branches, and see that there is room where one comes. */
+static void emit_ready(struct block *block, Bool bit)
+{
+   IRExpr *encoder, *tnt;
+
+   if (block->stored && (block->room || !bit))
+      return;
+   encoder = encoder_of(block);
+   tnt = get_branches(block);
+   if (!block->stored)
+      addStmtToIRSB(block->out, IRStmt_Store(Iend_LE, encoder, tnt));
+   block->stored = True;
+   if (bit && !block->room)
+      emit_room(block, encoder, tnt);
+}
+
+/* A TIP or a far transfer, which writes the pending branches too. */
+static void emit_packet(struct block *block, const HChar *name, void *helper, IRExpr **args, IRExpr *encoder)
+{
+   call_helper(block, name, helper, args, encoder, NULL);
+   put_branches(block, constant(PT_TNT_EMPTY));
 }
 
 static IRExpr *field(struct block *block, IRExpr *encoder, SizeT offset)
@@ -121,13 +173,13 @@ static IRExpr *choose(struct block *block, IRExpr *condition, IRExpr *yes, IRExp
    return assign(block, Ity_I64, IRExpr_ITE(condition, yes, no));
 }
 
-/* pt_ret, inline, but for a TIP and a full word: those are pt_ret_rest's. */
+/* pt_ret, inline, but for the TIP. */
 static void emit_return(struct block *block, IRExpr *to)
 {
-   IRExpr *encoder = encoder_of(block), *at_address, *at, *below, *entry_address, *entry, *tnt, *taken, *hit, *hit64;
+   IRExpr *encoder = encoder_of(block), *at_address, *at, *below, *entry_address, *entry, *hit, *tnt;
 
    if (!options.compress) {
-      call_helper(block, "pt_tip", pt_tip, mkIRExprVec_2(encoder, to), encoder, NULL);
+      emit_packet(block, "pt_tip", pt_tip, mkIRExprVec_2(encoder, to), encoder);
       return;
    }
    at_address = field(block, encoder, offsetof(struct pt_encoder, ret_at));
@@ -136,15 +188,12 @@ static void emit_return(struct block *block, IRExpr *to)
    entry_address = field(block, binary(block, Iop_Add64, encoder, below), offsetof(struct pt_encoder, ret));
    entry = load(block, entry_address);
    hit = assign(block, Ity_I1, IRExpr_Binop(Iop_CmpEQ64, entry, to));
-   hit64 = assign(block, Ity_I64, IRExpr_Unop(Iop_1Uto64, hit));
    store(block, entry_address, choose(block, hit, constant(PT_RET_NONE), entry));
    store(block, at_address, choose(block, hit, below, at));
-   tnt = load(block, encoder);
-   taken = binary(block, Iop_Or64, binary(block, Iop_Shl64, tnt, IRExpr_Const(IRConst_U8(1))), constant(1));
-   taken = choose(block, hit, taken, constant(~0ULL)); /* negative: the helper is needed */
-   store(block, encoder, choose(block, hit, taken, tnt));
-   call_helper(block, "pt_ret_rest", pt_ret_rest, mkIRExprVec_3(encoder, to, hit64), encoder,
-               assign(block, Ity_I1, IRExpr_Binop(Iop_CmpLT64S, taken, constant(0))));
+   tnt = with_branch(block, get_branches(block), True);
+   put_branches(block, choose(block, hit, tnt, constant(PT_TNT_EMPTY)));
+   call_helper(block, "pt_tip", pt_tip, mkIRExprVec_2(encoder, to), encoder,
+               assign(block, Ity_I1, IRExpr_Unop(Iop_Not1, hit)));
 }
 
 static void emit_log(struct block *block)
@@ -164,21 +213,26 @@ static void emit_log(struct block *block)
 /* The optimiser folded the side exit: the outcome is known. */
 static void emit_known_branch(struct block *block, Addr next)
 {
-   emit_branch(block, constant(next != block->ip + block->size));
+   put_branches(block, with_branch(block, get_branches(block), next != block->ip + block->size));
    block->branched = True;
 }
 
-static void emit_side_exit(struct block *block, const IRStmt *exit)
+/* An exit from the block; the branch's own has a bit before it, and the other bit behind it. */
+static void emit_exit(struct block *block, IRStmt *exit)
 {
    Addr to = exit->Ist.Exit.dst->Ico.U64;
-   IRExpr *taken = exit->Ist.Exit.guard;
+   IRExpr *not_taken, *taken;
 
-   if (block->insn.class != INSN_COND_JUMP || exit->Ist.Exit.jk != Ijk_Boring || block->branched)
+   if (block->insn.class != INSN_COND_JUMP || exit->Ist.Exit.jk != Ijk_Boring || block->branched) {
+      addStmtToIRSB(block->out, exit);
       return;
+   }
    tl_assert2(to == block->insn.target || to == block->ip + block->size, "side exit of a jump to elsewhere");
-   if (to != block->insn.target)
-      taken = assign(block, Ity_I1, IRExpr_Unop(Iop_Not1, taken));
-   emit_branch(block, assign(block, Ity_I64, IRExpr_Unop(Iop_1Uto64, taken)));
+   not_taken = with_branch(block, get_branches(block), False);
+   taken = binary(block, Iop_Or64, not_taken, constant(1));
+   put_branches(block, to == block->insn.target ? taken : not_taken);
+   addStmtToIRSB(block->out, exit);
+   put_branches(block, to == block->insn.target ? not_taken : taken);
    block->branched = True;
 }
 
@@ -196,6 +250,27 @@ static Bool may_divide(const IRStmt *statement)
    }
 }
 
+static Bool writes_bit(const struct insn *insn)
+{
+   return insn->class == INSN_COND_JUMP || (insn->class == INSN_RETURN && options.compress);
+}
+
+/* Known ahead, so that room is made where no value is at hand yet that the call would have to spare. */
+static Bool ends_with_bit(const IRSB *in)
+{
+   Int i = in->stmts_used - 1;
+   const IRStmt *mark;
+   struct insn insn;
+
+   while (i >= 0 && in->stmts[i]->tag != Ist_IMark)
+      i--;
+   if (i < 0)
+      return False;
+   mark = in->stmts[i];
+   insn = insn_classify((const UChar *)(Addr)mark->Ist.IMark.addr, mark->Ist.IMark.len, mark->Ist.IMark.addr);
+   return writes_bit(&insn);
+}
+
 static void begin_instruction(struct block *block, IRStmt *mark)
 {
    block->ip = mark->Ist.IMark.addr;
@@ -203,6 +278,7 @@ static void begin_instruction(struct block *block, IRStmt *mark)
    block->branched = False;
    block->insn = insn_classify((const UChar *)block->ip, block->size, block->ip);
    addStmtToIRSB(block->out, mark);
+   emit_ready(block, block->ends_with_bit || writes_bit(&block->insn));
    if (options.log)
       emit_log(block);
 }
@@ -240,14 +316,14 @@ static void end_block(struct block *block)
       emit_call(block, block->ip + block->size); /* fall through */
    case INSN_IND_JUMP:
       encoder = encoder_of(block);
-      call_helper(block, "pt_tip", pt_tip, mkIRExprVec_2(encoder, next), encoder, NULL);
+      emit_packet(block, "pt_tip", pt_tip, mkIRExprVec_2(encoder, next), encoder);
       break;
    case INSN_RETURN:
       emit_return(block, next);
       break;
    case INSN_FAR:
       encoder = encoder_of(block);
-      call_helper(block, "stream_far", stream_far, mkIRExprVec_1(encoder), encoder, NULL);
+      emit_packet(block, "stream_far", stream_far, mkIRExprVec_1(encoder), encoder);
       break;
    case INSN_OTHER:
       break;
@@ -268,19 +344,22 @@ static void emit_statement(struct block *block, IRStmt *statement)
    if (may_divide(statement))
       addStmtToIRSB(block->out, IRStmt_Put(block->ip_offset, constant(block->ip)));
    if (statement->tag == Ist_Exit)
-      emit_side_exit(block, statement);
-   addStmtToIRSB(block->out, statement);
+      emit_exit(block, statement);
+   else
+      addStmtToIRSB(block->out, statement);
 }
 
 IRSB *instrument_block(VgCallbackClosure *closure, IRSB *in, const VexGuestLayout *layout,
                        const VexGuestExtents *extents, const VexArchInfo *arch, IRType guest_word, IRType host_word)
 {
-   struct block block = { .in = in, .out = deepCopyIRSBExceptStmts(in), .ip_offset = layout->offset_IP };
+   struct block block = { .in = in, .out = deepCopyIRSBExceptStmts(in), .ip_offset = layout->offset_IP,
+                          .ends_with_bit = ends_with_bit(in) };
    Int i = 0;
 
    (void)arch;
    (void)guest_word;
    (void)host_word;
+   unseen_puts_remove(in);
    if (closure->readdr != closure->nraddr)  /* Valgrind's own code in place of the program's */
       anon_code_translated(closure->nraddr, (const UChar *)closure->readdr, extents->len[0]);
    else

@@ -10,6 +10,7 @@ static struct ptsoft_process without;    /* what is counted in when there is no 
 static struct ptsoft_process *state = &without;
 static HChar prefix[OUTPUT_NAME / 2];
 static Int forking_tid;
+static enum ptsoft_began forking = PTSOFT_FORKED;
 static UChar *buffer_used;               /* by number: VG_N_THREADS are enough */
 
 void process_file_name(HChar name[OUTPUT_NAME], Int stream, const HChar *suffix)
@@ -85,6 +86,16 @@ void process_forking(void)
    forking_tid = VG_(gettid)();
 }
 
+void process_leaving(void)
+{
+   forking = PTSOFT_WENT_ON;
+}
+
+void process_fork_done(void)
+{
+   forking = PTSOFT_FORKED;
+}
+
 void process_forked(void)
 {
    struct window parent = header;
@@ -95,7 +106,8 @@ void process_forked(void)
    if (buffer_used != NULL)
       VG_(memset)(buffer_used, 0, VG_N_THREADS);
    state = &without;
-   process_begin(PTSOFT_FORKED, forking_tid);
+   process_begin(forking, forking_tid);
+   process_fork_done();
    if (state == &without && parent.base != NULL)
       __sync_fetch_and_add(&parent_state->children_lost, 1);
    window_forget(&parent);

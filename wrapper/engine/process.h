@@ -7,11 +7,17 @@
 #include "output.h"
 
 /* Choose the process's file names and make its state file. When that fails everything is counted as lost, where
-   there is anything left to count in. `parent_tid` only for a fork. */
+   there is anything left to count in. `parent_tid` only for a fork or clone. */
 void process_begin(enum ptsoft_began began, Int parent_tid);
 
 /* The calling thread is about to fork. */
 void process_forking(void);
+
+/* It will leave at once: the child goes on in its place. Comes before process_forking; holds for one fork. */
+void process_leaving(void);
+
+/* The fork was made, or failed. */
+void process_fork_done(void);
 
 /* A fork child lets go of what it shares with its parent, and begins again as itself. */
 void process_forked(void);

@@ -187,7 +187,14 @@ uint64_t pt_offset(const struct pt_encoder *encoder)
 
 void pt_tnt_flush(struct pt_encoder *encoder)
 {
-   commit(encoder, begin(encoder));
+   uint8_t *to = encoder->pos;
+
+   if (__builtin_expect((int64_t)encoder->tnt >= 0 || to >= encoder->limit, 0)) {
+      commit(encoder, begin(encoder));
+      return;
+   }
+   put64(to, encoder->tnt << 16 | (uint64_t)1 << 63 | OPC_TNT64); /* a full word: 47 branches, and the stop bit */
+   commit(encoder, to + 8);
 }
 
 void pt_psb(struct pt_encoder *encoder, uint64_t ip)
@@ -242,14 +249,6 @@ void pt_ret(struct pt_encoder *encoder, uint64_t ip)
    encoder->ret[top / 8] = PT_RET_NONE;
    encoder->ret_at = top;
    pt_branch(encoder, 1);
-}
-
-void pt_ret_rest(struct pt_encoder *encoder, uint64_t ip, uint64_t hit)
-{
-   if (hit)
-      pt_tnt_flush(encoder);
-   else
-      pt_tip(encoder, ip);
 }
 
 void pt_branch(struct pt_encoder *encoder, int taken)

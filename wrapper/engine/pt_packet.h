@@ -78,11 +78,8 @@ void pt_call(struct pt_encoder *encoder, uint64_t return_address);
 /* A return to `ip`: one taken bit where it goes back to its call, else a TIP. */
 void pt_ret(struct pt_encoder *encoder, uint64_t ip);
 
-/* What pt_ret leaves to be done when generated code did the rest: `hit` says whether the return was compressed,
-   its bit is in `tnt` then, which may be full. */
-void pt_ret_rest(struct pt_encoder *encoder, uint64_t ip, uint64_t hit);
-
-/* A branch: `tnt` gets one bit. Generated code does the same inline and calls pt_tnt_flush on a full word. */
+/* A branch: `tnt` gets one bit, and a full word is flushed. Generated code keeps `tnt` in a register meanwhile (see
+   tnt_register.h), and flushes a full word before the next bit. */
 void pt_branch(struct pt_encoder *encoder, int taken);
 
 /* A far transfer out of the traced program (system call, int3): TIP.PGD. Does nothing while disabled. */

@@ -5,6 +5,7 @@
 #include "process.h"
 #include "sideband.h"
 #include "syslog.h"
+#include "tnt_register.h"
 #include "libvex_guest_amd64.h"
 
 enum { VOID_SIZE = 1 << 16 };
@@ -220,6 +221,7 @@ void stream_enter(ThreadId tid)
       pt_time(encoder);
    }
    pt_enable(encoder, ip);
+   tnt_register_use(encoder);
 }
 
 void stream_created(ThreadId child)

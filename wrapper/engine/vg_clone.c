@@ -8,6 +8,7 @@
  * ending the program.
  */
 #include "vg_core.h"
+#include "process.h"
 #include "libvex_guest_amd64.h"
 
 /* m_syswrap's SyscallArgs and SyscallStatus of 3.19. */
@@ -43,6 +44,15 @@ static Bool is_fork(UWord flags)
           || shared == (VKI_CLONE_VFORK | VKI_CLONE_VM);
 }
 
+/* As libtthread makes its threads: on the stack of one that leaves at once. Nobody waits for such a child. */
+static Bool goes_on(const struct syscall_args *args)
+{
+   UWord shared = VKI_CLONE_FS | VKI_CLONE_FILES | VKI_CLONE_SYSVSEM | VKI_CLONE_CHILD_SETTID;
+
+   return (args->arg1 & shared) == shared && (args->arg1 & 0xff) == 0 && args->arg2 == 0
+          && VG_(gettid)() != VG_(getpid)();
+}
+
 static void in_child(ThreadId tid, const struct syscall_args *args)
 {
    if (args->arg2 != 0)
@@ -72,6 +82,8 @@ void __wrap_vgSysWrap_linux_sys_clone_before(ThreadId tid, void *layout, struct 
    }
    VG_(sigfillset)(&all);
    VG_(sigprocmask)(VKI_SIG_SETMASK, &all, &saved);
+   if (goes_on(args))
+      process_leaving();
    VG_(do_atfork_pre)(tid);
    /* Valgrind's own stack is copied with the memory: the child goes on here, on the program's behalf. */
    status->result = VG_(do_syscall)(__NR_clone, args->arg1 & ~(UWord)VKI_CLONE_SETTLS, 0, args->arg3, args->arg4,
@@ -79,8 +91,11 @@ void __wrap_vgSysWrap_linux_sys_clone_before(ThreadId tid, void *layout, struct 
    if (!sr_isError(status->result) && sr_Res(status->result) == 0) {
       in_child(tid, args);
    } else if (!sr_isError(status->result)) {
+      process_fork_done();
       VG_(do_atfork_parent)(tid);
       *flags |= SF_YIELD_AFTER;
    }
+   if (sr_isError(status->result))
+      process_fork_done();
    VG_(sigprocmask)(VKI_SIG_SETMASK, &saved, NULL);
 }
