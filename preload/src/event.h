@@ -45,6 +45,8 @@ enum ptw_operation {
 	PTW_ACCESS_READ = 33,
 	PTW_ACCESS_WRITE = 34,
 	PTW_ACCESS_END = 35,
+	PTW_ACCESS_COMMIT = 36,
+	PTW_ALLOCATION = 37,
 	PTW_OPERATIONS, /* one more than the last */
 };
 

@@ -7,7 +7,12 @@ from pathlib import Path
 
 from ptweave.data import MachineLacks
 
-__all__ = ["library_path"]
+__all__ = ["include_path", "library_path"]
+
+
+def include_path() -> Path:
+    """Absolute path of the folder with `ptweave/tag.h`, for the compiler's -I."""
+    return Path(__file__).resolve().with_name("include")
 
 
 def library_path() -> Path:
