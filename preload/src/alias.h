@@ -3,17 +3,23 @@
  * Process mode: the always open view of an address. Synchronisation objects are used through it: they are not the
  * program's data, so their pages neither fault nor count, and the kernel may wait on them at any time.
  *
+ * In the private view, what the thread wrote to the object by itself is committed first.
+ *
  * Addresses that are not tracked memory are their own alias. Signal-safe, takes no lock.
  */
 #ifndef PTW_ALIAS_H
 #define PTW_ALIAS_H
 
+#include "files.h"
 #include "region.h"
 #include "segments.h"
+#include "view.h"
 
 static inline void *ptw_alias_of(const void *pointer)
 {
 	uint64_t address = (uint64_t)pointer;
+	if (__builtin_expect(ptw_private, 0))
+		ptw_view_use(address);
 	if (ptw_in_region(address))
 		return (void *)(address - PTW_REGION + PTW_ALIAS);
 	const struct ptw_segments *all = ptw_segment_table;
@@ -23,7 +29,7 @@ static inline void *ptw_alias_of(const void *pointer)
 		if (address - segment->start < segment->end - segment->start)
 			return (void *)(PTW_ALIAS + segment->page * PTW_PAGE + (address - segment->start));
 	}
-	return (void *)address;
+	return address - PTW_FILES < PTW_FILES_SIZE ? ptw_files_alias(address) : (void *)address;
 }
 
 #endif

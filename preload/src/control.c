@@ -5,12 +5,20 @@
 
 #include "dispositions.h"
 #include "exec.h"
+#include "nap.h"
+#include "pages.h"
+#include "pending.h"
+#include "program.h"
 #include "real.h"
+#include "revoke.h"
+#include "view.h"
 
 #include <errno.h>
 #include <signal.h>
 
-#define RESTORER 0x04000000ull
+__thread uint64_t ptw_control_runs __attribute__((tls_model("initial-exec")));
+
+#define RESTORER PTW_RESTORER
 
 void ptw_return_from_signal(void) PTW_HIDDEN;
 
@@ -32,25 +40,54 @@ int ptw_install(int signal, uint64_t handler, uint64_t flags, uint64_t mask)
 }
 
 /* glibc decides whether this thread is at a cancellation point; if so, it does not come back. */
-static void serve(int signal)
+void ptw_control_serve(void)
 {
-	(void)signal;
+	if (ptw_servant_is_one()) { /* no thread of the program, and asked for nothing else */
+		ptw_ids_serve();
+		return;
+	}
 	uint32_t requests = __atomic_exchange_n(&ptw_slot()->requests, 0, __ATOMIC_ACQ_REL);
 	if (requests & PTW_REQUEST_DISPOSITIONS)
 		ptw_dispositions_apply();
+	if (requests & PTW_REQUEST_PAGES)
+		ptw_revoke_catch_up();
+	if (requests & PTW_REQUEST_IDS)
+		ptw_ids_serve();
+	if (requests & PTW_REQUEST_NAME)
+		ptw_name_serve();
+	if (requests & PTW_REQUEST_VIEW)
+		ptw_view_serve();
+	if (requests == 0 && ptw_private)
+		ptw_view_exchange(); /* its clock ticked */
 	if (requests & PTW_REQUEST_EXEC)
 		ptw_exec_serve();
-	if (requests & PTW_REQUEST_CANCEL)
+	if (requests & PTW_REQUEST_SIGNALS)
+		ptw_pending_return();
+	if (requests & PTW_REQUEST_CANCEL) {
+		ptw_slot()->napping = 0; /* it may not come back to where it began */
 		GLIBC(pthread_cancel)(pthread_self());
+	}
+}
+
+static void serve(int signal)
+{
+	int before = errno;
+	(void)signal;
+	ptw_control_runs++;
+	ptw_control_serve();
+	errno = before;
 }
 
 int ptw_control_init(void) { return ptw_install(PTW_CONTROL_SIGNAL, (uint64_t)serve, SA_RESTART, 0); }
 
 int ptw_control_request(struct ptw_slot *slot, uint32_t request)
 {
-	__atomic_fetch_or(&slot->requests, request, __ATOMIC_ACQ_REL);
+	const uint32_t patient = PTW_REQUEST_DISPOSITIONS | PTW_REQUEST_PAGES | PTW_REQUEST_VIEW;
+	__atomic_fetch_or(&slot->requests, request, __ATOMIC_SEQ_CST);
 	if (slot->pid == 0 || ptw_slot_gone(slot))
 		return ESRCH;
+	if (!(request & ~patient) && request && __atomic_load_n(&slot->napping, __ATOMIC_SEQ_CST))
+		return 0;
 	return (int)-PTW_SYS(SYS_tgkill, slot->pid, slot->pid, PTW_CONTROL_SIGNAL, 0, 0, 0);
 }
 
@@ -58,6 +95,7 @@ int ptw_control_request(struct ptw_slot *slot, uint32_t request)
 int ptw_control_cancel(pthread_t thread)
 {
 	int index = ptw_slot_of(thread);
+	ptw_pages_boundary();
 	if (index < 0)
 		return ESRCH;
 	if (index == (int)ptw_slot_index)
@@ -69,6 +107,7 @@ int ptw_control_cancel(pthread_t thread)
 int ptw_control_kill(pthread_t thread, int signal)
 {
 	int index = ptw_slot_of(thread);
+	ptw_pages_boundary(); /* a handler reads what was written before */
 	if (signal < 0 || signal > 64 || signal == 32 || signal == 33)
 		return EINVAL;
 	if (index < 0)

@@ -15,7 +15,15 @@ enum {
 	PTW_REQUEST_CANCEL = 1,
 	PTW_REQUEST_DISPOSITIONS = 2, /* some signal's action changed */
 	PTW_REQUEST_EXEC = 4,
+	PTW_REQUEST_IDS = 8,
+	PTW_REQUEST_NAME = 16,
+	PTW_REQUEST_NOW = 32, /* whatever it is, it cannot wait for the end of a nap */
+	PTW_REQUEST_PAGES = 64, /* close what was taken away: revoke.h */
+	PTW_REQUEST_SIGNALS = 256, /* it was handed one that it blocks by now */
+	PTW_REQUEST_VIEW = 128, /* private copies of pages that are passed through by now */
 };
+
+#define PTW_RESTORER 0x04000000ull /* SA_RESTORER: the way back is given */
 
 /* The kernel's struct sigaction. */
 struct ptw_action {
@@ -28,11 +36,14 @@ struct ptw_action {
 /* Listen. Inherited by the processes of new threads. */
 PTW_HIDDEN int ptw_control_init(void);
 
-/* 0, or ESRCH when the thread has ended. */
+/* 0, or ESRCH when the thread has ended. One that naps (nap.h) is not woken for what can wait. */
 PTW_HIDDEN int ptw_control_request(struct ptw_slot *slot, uint32_t request);
 
 /* Install `handler` with our own way back from it; flags as given. */
 PTW_HIDDEN int ptw_install(int signal, uint64_t handler, uint64_t flags, uint64_t mask);
+
+/* Do what this thread was asked to; by itself, before it first lets signals through. */
+PTW_HIDDEN void ptw_control_serve(void);
 
 /* pthread_cancel and pthread_kill. */
 PTW_HIDDEN int ptw_control_cancel(pthread_t thread);

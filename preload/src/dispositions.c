@@ -3,86 +3,185 @@
 #define _GNU_SOURCE
 #include "dispositions.h"
 
+#include "handlers.h"
+#include "instructions.h"
+#include "pending.h"
+#include "probe_user.h"
 #include "real.h"
 
 #include <errno.h>
 #include <string.h>
 
-static const uint64_t fault_bit = 1ull << (SIGSEGV - 1);
+#define table ptw_disposition_table
+#define DEFAULT ((uint64_t)SIG_DFL)
+#define IGNORED ((uint64_t)SIG_IGN)
+
+static const uint64_t harmless = PTW_BIT(SIGCHLD) | PTW_BIT(SIGCONT) | PTW_BIT(SIGURG) | PTW_BIT(SIGWINCH);
+static const uint64_t stopping = PTW_BIT(SIGSTOP) | PTW_BIT(SIGTSTP) | PTW_BIT(SIGTTIN) | PTW_BIT(SIGTTOU);
+
+/* What this process's kernel was told last. */
+static uint32_t applied[65];
+
+/* Only remembered: the kernel's is always ours. */
+static bool remembered(int signal) { return signal == SIGSEGV || (signal == SIGSYS && ptw_instructions_on); }
+
+/* SIGKILL and SIGSTOP are the kernel's, 32 and 33 the C library's, SIGSEGV ours. */
+static bool ours(int signal)
+{
+	return signal >= 1 && signal <= 64 && signal != SIGKILL && signal != SIGSTOP && signal != 32 && signal != 33 &&
+	       !remembered(signal);
+}
+
+static bool fatal_by_default(int signal) { return !((harmless | stopping) & PTW_BIT(signal)); }
+
+static bool has_handler(const struct ptw_action *action)
+{
+	return action->handler != DEFAULT && action->handler != IGNORED;
+}
+
+/* --- the table --- */
+
+struct ptw_action ptw_dispositions_get(int signal)
+{
+	for (;;) {
+		uint32_t before = __atomic_load_n(&table->generation[signal], __ATOMIC_ACQUIRE);
+		struct ptw_action action = table->action[signal];
+		__atomic_thread_fence(__ATOMIC_ACQUIRE);
+		if (!(before & 1) && __atomic_load_n(&table->generation[signal], __ATOMIC_RELAXED) == before)
+			return action;
+		__builtin_ia32_pause();
+	}
+}
+
+/* The lock is held. */
+static void write_action(int signal, const struct ptw_action *action)
+{
+	__atomic_fetch_add(&table->generation[signal], 1, __ATOMIC_ACQ_REL);
+	table->action[signal] = *action;
+	__atomic_fetch_add(&table->generation[signal], 1, __ATOMIC_ACQ_REL);
+}
+
+bool ptw_dispositions_ignored(int signal)
+{
+	uint64_t handler = ptw_dispositions_get(signal).handler;
+	return handler == IGNORED || (handler == DEFAULT && (harmless & PTW_BIT(signal)));
+}
+
+/* --- the kernel's view --- */
+
+static struct ptw_action kernel_action(int signal, const struct ptw_action *wanted)
+{
+	const uint64_t kept = SA_NOCLDSTOP | SA_NOCLDWAIT | SA_RESTART | SA_NODEFER | SA_ONSTACK;
+	if (wanted->handler == IGNORED)
+		return (struct ptw_action){IGNORED, wanted->flags & kept, 0, 0};
+	if (has_handler(wanted))
+		return (struct ptw_action){(uint64_t)ptw_on_signal, (wanted->flags & kept) | SA_SIGINFO, 0,
+					   wanted->mask & ~ptw_unblockable()};
+	if (table->armed && fatal_by_default(signal))
+		return (struct ptw_action){(uint64_t)ptw_on_signal, SA_SIGINFO, 0, ~ptw_unblockable()};
+	return (struct ptw_action){DEFAULT, wanted->flags & kept, 0, 0};
+}
+
+static void tell_kernel(int signal)
+{
+	applied[signal] = __atomic_load_n(&table->generation[signal], __ATOMIC_ACQUIRE);
+	struct ptw_action wanted = ptw_dispositions_get(signal), action = kernel_action(signal, &wanted);
+	ptw_install(signal, action.handler, action.flags, action.mask);
+}
 
 void ptw_dispositions_init(void)
 {
-	PTW_SYS(SYS_rt_sigaction, SIGSEGV, 0, ptw_fault_action(), 8, 0, 0);
+	for (int signal = 1; signal <= 64; signal++) {
+		struct ptw_action action;
+		if ((!ours(signal) && !remembered(signal)) ||
+		    PTW_SYS(SYS_rt_sigaction, signal, 0, &action, sizeof action.mask, 0, 0) != 0)
+			continue;
+		action.flags &= ~PTW_RESTORER;
+		table->action[signal] = action;
+		if (ours(signal) && has_handler(&action))
+			tell_kernel(signal);
+	}
+}
+
+void ptw_dispositions_arm(void)
+{
+	table->armed = 1;
+	for (int signal = 1; signal <= 64; signal++)
+		if (ours(signal) && table->action[signal].handler == DEFAULT && fatal_by_default(signal))
+			tell_kernel(signal);
 }
 
 void ptw_dispositions_apply(void)
 {
-	for (int signal = 1; signal <= 64; signal++) {
-		struct ptw_action action;
-		if (!__atomic_load_n(&ptw_disposition_table->changed[signal], __ATOMIC_ACQUIRE) || signal == SIGSEGV)
-			continue;
-		action = ptw_disposition_table->action[signal];
-		PTW_SYS(SYS_rt_sigaction, signal, &action, 0, sizeof action.mask, 0, 0);
-	}
+	for (int signal = 1; signal <= 64; signal++)
+		if (ours(signal) && applied[signal] != __atomic_load_n(&table->generation[signal], __ATOMIC_ACQUIRE))
+			tell_kernel(signal);
 }
 
-/* This process's action for `signal` changed: the others follow. */
-static void publish(int signal)
+static void ask_others(uint32_t request)
 {
-	struct ptw_dispositions *table = ptw_disposition_table;
-	struct ptw_action action;
-	if (PTW_SYS(SYS_rt_sigaction, signal, 0, &action, sizeof action.mask, 0, 0) != 0)
-		return;
-	if (action.mask & fault_bit) {
-		action.mask &= ~fault_bit;
-		PTW_SYS(SYS_rt_sigaction, signal, &action, 0, sizeof action.mask, 0, 0);
-	}
-	ptw_lock(&table->lock);
-	table->action[signal] = action;
-	__atomic_store_n(&table->changed[signal], 1, __ATOMIC_RELEASE);
-	ptw_unlock(&table->lock);
 	for (uint32_t i = 0; i < __atomic_load_n(&ptw_shared->slots_high, __ATOMIC_ACQUIRE); i++) {
 		struct ptw_slot *slot = &ptw_shared->slot[i];
 		uint32_t state = __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE);
 		if (i != ptw_slot_index && (state == PTW_SLOT_RUNNING || state == PTW_SLOT_STARTING))
-			ptw_control_request(slot, PTW_REQUEST_DISPOSITIONS);
+			ptw_control_request(slot, request);
 	}
 }
 
-/* sigaction for SIGSEGV: remembered, not done. */
-static int remember(const struct sigaction *action, struct sigaction *old)
+/* --- changing an action --- */
+
+/* The new action, if any; the one before is returned. */
+static struct ptw_action exchange(int signal, const struct ptw_action *action)
 {
-	struct ptw_action *mine = ptw_fault_action(), before = *mine;
-	if (action) {
-		*mine = (struct ptw_action){(uint64_t)action->sa_handler, (uint64_t)(unsigned)action->sa_flags, 0, 0};
-		memcpy(&mine->mask, &action->sa_mask, sizeof mine->mask);
+	uint64_t mask;
+	ptw_block_signals(&mask);
+	ptw_lock(&table->lock);
+	struct ptw_action before = table->action[signal];
+	if (action)
+		write_action(signal, action);
+	ptw_unlock(&table->lock);
+	if (action && ours(signal)) {
+		struct ptw_action then = kernel_action(signal, &before), now = kernel_action(signal, action);
+		tell_kernel(signal);
+		bool dropped = then.handler == IGNORED || then.handler == DEFAULT; /* the kernel would lose it */
+		if (memcmp(&then, &now, sizeof now) != 0)
+			ask_others(PTW_REQUEST_DISPOSITIONS | (dropped && has_handler(action) ? PTW_REQUEST_NOW : 0));
+		if (ptw_dispositions_ignored(signal))
+			ptw_pending_flush(signal);
 	}
+	ptw_restore_signals(&mask);
+	return before;
+}
+
+struct ptw_action ptw_dispositions_take(int signal)
+{
+	const struct ptw_action none = {0};
+	struct ptw_action action = ptw_dispositions_get(signal);
+	return action.flags & SA_RESETHAND ? exchange(signal, &none) : action;
+}
+
+PTW_EXPORT int sigaction(int signal, const struct sigaction *restrict action, struct sigaction *restrict old)
+{
+	if (!ptw_process_mode && ptw_probe_sigaction(signal, action, old))
+		return 0;
+	if (!ptw_process_mode || (!ours(signal) && !remembered(signal)))
+		return GLIBC(sigaction)(signal, action, old);
+	struct ptw_action now;
+	if (action) {
+		now = (struct ptw_action){(uint64_t)action->sa_handler, (uint64_t)(unsigned)action->sa_flags, 0, 0};
+		memcpy(&now.mask, &action->sa_mask, sizeof now.mask);
+	}
+	struct ptw_action before = exchange(signal, action ? &now : NULL);
 	if (old) {
 		memset(old, 0, sizeof *old);
 		old->sa_handler = (sighandler_t)before.handler;
-		old->sa_flags = (int)before.flags & ~0x04000000;
+		old->sa_flags = (int)before.flags;
 		memcpy(&old->sa_mask, &before.mask, sizeof before.mask);
 	}
 	return 0;
 }
 
-PTW_EXPORT int sigaction(int signal, const struct sigaction *restrict action, struct sigaction *restrict old)
-{
-	struct sigaction before;
-	if (!ptw_process_mode)
-		return GLIBC(sigaction)(signal, action, old);
-	if (signal == SIGSEGV)
-		return remember(action, old);
-	struct sigaction copy;
-	if (action)
-		copy = *action;
-	int result = GLIBC(sigaction)(signal, action ? &copy : NULL, old ? &before : NULL);
-	if (result == 0 && old)
-		*old = before;
-	if (result == 0 && action)
-		publish(signal);
-	return result;
-}
+/* --- older ways to say it --- */
 
 static sighandler_t change(int number, sighandler_t handler, int flags)
 {
@@ -99,14 +198,14 @@ static sighandler_t change(int number, sighandler_t handler, int flags)
 
 PTW_EXPORT sighandler_t signal(int number, sighandler_t handler)
 {
-	return ptw_process_mode ? change(number, handler, SA_RESTART) : GLIBC(signal)(number, handler);
+	if (ptw_process_mode || ptw_probe_sigaction(number, NULL, NULL))
+		return change(number, handler, SA_RESTART);
+	return GLIBC(signal)(number, handler);
 }
 
 PTW_EXPORT sighandler_t ssignal(int number, sighandler_t handler) { return signal(number, handler); }
 
 PTW_EXPORT sighandler_t bsd_signal(int number, sighandler_t handler) { return signal(number, handler); }
-
-
 
 PTW_EXPORT sighandler_t __sysv_signal(int number, sighandler_t handler)
 {
@@ -117,65 +216,18 @@ PTW_EXPORT sighandler_t __sysv_signal(int number, sighandler_t handler)
 
 PTW_EXPORT sighandler_t sysv_signal(int number, sighandler_t handler) { return __sysv_signal(number, handler); }
 
-/* --- masks --- */
-
-static const sigset_t *without_fault(const sigset_t *set, sigset_t *copy)
+PTW_EXPORT int sigignore(int number)
 {
-	if (!set)
-		return NULL;
-	*copy = *set;
-	if (ptw_process_mode)
-		sigdelset(copy, SIGSEGV);
-	return copy;
+	struct sigaction action = {0};
+	action.sa_handler = SIG_IGN;
+	return sigaction(number, &action, NULL);
 }
 
-PTW_EXPORT int sigprocmask(int how, const sigset_t *restrict set, sigset_t *restrict old)
+PTW_EXPORT int siginterrupt(int number, int interrupt)
 {
-	sigset_t copy, before;
-	int result = GLIBC(sigprocmask)(how, how == SIG_UNBLOCK ? set : without_fault(set, &copy), old ? &before : NULL);
-	if (result == 0 && old)
-		*old = before;
-	return result;
-}
-
-PTW_EXPORT int pthread_sigmask(int how, const sigset_t *set, sigset_t *old)
-{
-	sigset_t copy, before;
-	int result = GLIBC(pthread_sigmask)(how, how == SIG_UNBLOCK ? set : without_fault(set, &copy),
-					    old ? &before : NULL);
-	if (result == 0 && old)
-		*old = before;
-	return result;
-}
-
-PTW_EXPORT int sigsuspend(const sigset_t *set)
-{
-	sigset_t copy;
-	return GLIBC(sigsuspend)(without_fault(set, &copy));
-}
-
-/* --- alternate stacks --- */
-
-static __thread stack_t alternate __attribute__((tls_model("initial-exec")));
-static __thread bool alternate_set __attribute__((tls_model("initial-exec")));
-
-PTW_EXPORT int sigaltstack(const stack_t *restrict stack, stack_t *restrict old)
-{
-	if (!ptw_process_mode)
-		return GLIBC(sigaltstack)(stack, old);
-	if (old) {
-		if (alternate_set)
-			*old = alternate;
-		else
-			*old = (stack_t){.ss_flags = SS_DISABLE};
-	}
-	if (!stack)
-		return 0;
-	if (!(stack->ss_flags & SS_DISABLE) && stack->ss_size < (size_t)MINSIGSTKSZ) {
-		errno = ENOMEM;
+	struct sigaction action;
+	if (sigaction(number, NULL, &action) != 0)
 		return -1;
-	}
-	alternate = *stack;
-	alternate_set = !(stack->ss_flags & SS_DISABLE);
-	return 0;
+	action.sa_flags = interrupt ? action.sa_flags & ~SA_RESTART : action.sa_flags | SA_RESTART;
+	return sigaction(number, &action, NULL);
 }

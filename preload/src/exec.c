@@ -9,6 +9,7 @@
 #include "exec.h"
 #include "handshake.h"
 #include "heap.h"
+#include "program.h"
 #include "real.h"
 #include "touch.h"
 
@@ -66,6 +67,8 @@ void ptw_exec_serve(void)
 {
 	end_others(UINT32_MAX);
 	PTW_SYS(SYS_rt_sigprocmask, SIG_SETMASK, &request->mask, 0, sizeof request->mask, 0, 0);
+	struct rlimit64 before[PTW_LIMITS];
+	ptw_rlimits_exec(before);
 	PTW_SYS(SYS_execve, request->path, request->arguments, request->environment, 0, 0, 0);
 	ptw_say("exec failed after the other threads had ended: the program ends");
 	PTW_SYS(SYS_exit_group, 127, 0, 0, 0, 0, 0);
@@ -105,6 +108,16 @@ static int in_main(const char *path, char *const *arguments, char *const *enviro
 		ptw_sleep_ns(100000000); /* until we are ended */
 }
 
+static int replace(const char *path, char *const *arguments, char *const *environment)
+{
+	struct rlimit64 before[PTW_LIMITS];
+	ptw_rlimits_exec(before);
+	int result = GLIBC(execve)(path, arguments, environment), error = errno;
+	ptw_rlimits_exec_failed(before);
+	errno = error;
+	return result;
+}
+
 static int exec(const char *path, char *const *arguments, char *const *environment, const struct ptw_frame *caller)
 {
 	if (!ptw_process_mode)
@@ -114,6 +127,8 @@ static int exec(const char *path, char *const *arguments, char *const *environme
 		ptw_touch_strings(arguments, caller);
 		ptw_touch_strings(environment, caller);
 	}
+	if (!ptw_slot_runs()) /* a child that shares memory until it execs is not the thread */
+		return replace(path, arguments, environment);
 	if (!ptw_is_main())
 		return in_main(path, arguments, environment);
 	int error = check(path);
@@ -121,7 +136,7 @@ static int exec(const char *path, char *const *arguments, char *const *environme
 		__atomic_store_n(&ptw_shared->exec_slot, ptw_slot_index + 1, __ATOMIC_RELEASE);
 		end_others(UINT32_MAX);
 	}
-	return GLIBC(execve)(path, arguments, environment);
+	return replace(path, arguments, environment);
 }
 
 PTW_EXPORT int execve(const char *path, char *const *arguments, char *const *environment)

@@ -5,8 +5,12 @@
 
 #include "adopt.h"
 #include "dispositions.h"
+#include "handlers.h"
 #include "handshake.h"
+#include "instructions.h"
 #include "pages.h"
+#include "places.h"
+#include "probe_user.h"
 #include "segments.h"
 
 #include <errno.h>
@@ -15,7 +19,7 @@
 #include <sys/mman.h>
 #include <ucontext.h>
 
-enum { STACK = 64 << 10, WRITE_ACCESS = 2, INSTRUCTION_FETCH = 16 };
+enum { STACK = 64 << 10, BELOW_FRAME = 4096, WRITE_ACCESS = 2, INSTRUCTION_FETCH = 16 };
 
 void ptw_fault_fatal(const char *what, long error)
 {
@@ -26,26 +30,35 @@ void ptw_fault_fatal(const char *what, long error)
 	__builtin_unreachable();
 }
 
-/* The program's own fault: its handler, or the end. */
+/* The program's own fault: its handler, or the end. We came with everything blocked. */
 static void pass_on(siginfo_t *info, ucontext_t *context)
 {
-	struct ptw_action action = *ptw_fault_action();
-	if (action.handler == (uint64_t)SIG_DFL || action.handler == (uint64_t)SIG_IGN) {
-		ptw_install(SIGSEGV, 0, 0, 0);
-		if (info->si_code <= 0) /* somebody sent it: the instruction will not fault again */
-			PTW_SYS(SYS_tgkill, ptw_getpid(), ptw_gettid(), SIGSEGV, 0, 0, 0);
-		return;
-	}
-	if (action.flags & SA_RESETHAND)
-		ptw_fault_action()->handler = (uint64_t)SIG_DFL;
+	struct ptw_action action = ptw_dispositions_take(SIGSEGV);
 	uint64_t mask = *(const uint64_t *)&context->uc_sigmask | action.mask;
-	mask &= ~(1ull << (SIGSEGV - 1));
-	PTW_SYS(SYS_rt_sigprocmask, SIG_SETMASK, &mask, 0, sizeof mask, 0, 0);
-	if (action.flags & SA_SIGINFO)
-		((void (*)(int, siginfo_t *, void *))action.handler)(SIGSEGV, info, context);
-	else
-		((void (*)(int))action.handler)(SIGSEGV);
+	mask &= ~ptw_unblockable();
+	if (action.handler != (uint64_t)SIG_DFL && action.handler != (uint64_t)SIG_IGN)
+		PTW_SYS(SYS_rt_sigprocmask, SIG_SETMASK, &mask, 0, sizeof mask, 0, 0);
+	ptw_handler_run(&action, SIGSEGV, info, context);
 }
+
+/* False: it is the program's own. */
+static bool handle(const siginfo_t *info, const greg_t *registers)
+{
+	/* the instruction itself, not the one before its address */
+	struct ptw_frame frame = {(uint64_t)registers[REG_RIP] + 1, (uint64_t)registers[REG_RSP],
+				  (uint64_t)registers[REG_RBP]};
+	uint64_t address = (uint64_t)info->si_addr;
+	bool missing = info->si_code == SEGV_MAPERR || (info->si_code == SEGV_ACCERR && ptw_places_contain(address));
+	if (missing && ptw_segments_admit(address))
+		return true;
+	if (info->si_code > 0 && (registers[REG_ERR] & INSTRUCTION_FETCH
+					  ? ptw_pages_execute(address)
+					  : ptw_pages_fault(address, registers[REG_ERR] & WRITE_ACCESS, &frame)))
+		return true;
+	return missing && ptw_adopt(address);
+}
+
+static __thread bool handling;
 
 static void on_fault(int signal, siginfo_t *info, void *data)
 {
@@ -53,29 +66,47 @@ static void on_fault(int signal, siginfo_t *info, void *data)
 	const greg_t *registers = context->uc_mcontext.gregs;
 	int before = errno;
 	(void)signal;
-	/* the instruction itself, not the one before its address */
-	struct ptw_frame frame = {(uint64_t)registers[REG_RIP] + 1, (uint64_t)registers[REG_RSP],
-				  (uint64_t)registers[REG_RBP]};
-	uint64_t address = (uint64_t)info->si_addr;
-	bool missing = info->si_code == SEGV_MAPERR;
-	if (missing && ptw_segments_admit(address)) {
-		errno = before;
+	if (handling) { /* a call stack leads through a library that is not mapped here yet */
+		if (!ptw_segments_admit((uint64_t)info->si_addr) && !ptw_adopt((uint64_t)info->si_addr))
+			ptw_install(SIGSEGV, 0, 0, 0);
 		return;
 	}
-	bool ours = info->si_code > 0 && !(registers[REG_ERR] & INSTRUCTION_FETCH) &&
-		    ptw_pages_fault(address, registers[REG_ERR] & WRITE_ACCESS, &frame);
-	if (!ours && !(missing && ptw_adopt(address)))
+	handling = true;
+	bool done = handle(info, registers);
+	handling = false;
+	if (!done && !ptw_probe_fault(SIGSEGV, context))
 		pass_on(info, context);
 	errno = before;
 }
 
-void ptw_fault_init(void) { ptw_install(SIGSEGV, (uint64_t)on_fault, SA_SIGINFO | SA_ONSTACK, ~0ull); }
+void ptw_fault_init(void)
+{
+	ptw_install(SIGSEGV, (uint64_t)on_fault, SA_SIGINFO | SA_ONSTACK | SA_NODEFER, PTW_ALL_BUT_FAULTS);
+}
+
+/* In two halves, so that one can be left as it is while the other is used. */
+static uint64_t stacks;
 
 void ptw_fault_stack(void)
 {
-	long stack = PTW_SYS(SYS_mmap, 0, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (stack < 0 && stack >= -4095)
-		return;
-	stack_t alternate = {.ss_sp = (void *)stack, .ss_size = STACK};
+	if (!stacks) { /* later processes have inherited it, and may be on it */
+		if (PTW_SYS(SYS_mmap, PTW_OWN_STACK, 2 * STACK, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) != (long)PTW_OWN_STACK)
+			return;
+		stacks = PTW_OWN_STACK;
+	}
+	stack_t alternate = {.ss_sp = (void *)(stacks + STACK), .ss_size = STACK};
 	PTW_SYS(SYS_sigaltstack, &alternate, 0, 0, 0, 0, 0);
+}
+
+bool ptw_fault_stack_has(uint64_t address) { return stacks && address - stacks < 2 * STACK; }
+
+stack_t ptw_fault_stack_beside(uint64_t frame, bool nested)
+{
+	bool upper = frame - stacks >= STACK;
+	uint64_t low = stacks + (upper ? STACK : 0), other = stacks + (upper ? 0 : STACK);
+	if (!nested)
+		return (stack_t){.ss_sp = (void *)other, .ss_size = STACK};
+	uint64_t end = (frame - BELOW_FRAME) & ~63ull; /* the other half is in use, too */
+	return (stack_t){.ss_sp = (void *)low, .ss_size = end - low};
 }

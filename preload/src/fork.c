@@ -10,22 +10,41 @@
 #define _GNU_SOURCE
 #include "fork.h"
 
+#include "children.h"
+#include "commit.h"
+#include "dispositions.h"
+#include "errand.h"
+#include "files.h"
 #include "handshake.h"
+#include "herald.h"
+#include "loader.h"
 #include "pages.h"
+#include "pending.h"
 #include "process.h"
+#include "program.h"
 #include "real.h"
 #include "region.h"
+#include "revoke.h"
 #include "segments.h"
 #include "spawn.h"
+#include "timers.h"
 #include "warden.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 
 enum { HANDLERS = 256, STACK = 64 << 10 };
+
+struct between {
+	long (*function)(void *);
+	void *argument;
+};
 
 /* --- handlers --- */
 
@@ -86,7 +105,11 @@ static void be_alone(void)
 	meta->main_pid = (uint32_t)ptw_getpid();
 	meta->main_parent = (uint32_t)PTW_SYS(SYS_getppid, 0, 0, 0, 0, 0, 0);
 	meta->lock = meta->handshake_lock = meta->units_lock = meta->segments_lock = 0;
-	meta->open_lock = meta->files_lock = meta->once_lock = 0;
+	meta->open_lock = meta->files_lock = meta->once_lock = meta->orphans_lock = meta->break_lock = 0;
+	meta->create_lock = 0;
+	ptw_loader_alone();
+	ptw_revoked_ranges->lock = 0;
+	ptw_page_locks_forget();
 	meta->alive = 1;
 	for (uint32_t i = 0; i < meta->slots_high; i++) {
 		if (i == ptw_slot_index)
@@ -103,8 +126,16 @@ static void be_alone(void)
 	*(uint64_t *)slot->robust = slot->robust; /* an empty list */
 	ptw_slot_prepare(slot);
 	ptw_slot_live(slot);
-	PTW_SYS(SYS_prctl, 1 /* PR_SET_PDEATHSIG */, 0, 0, 0, 0, 0);
+	PTW_SYS(SYS_prctl, PR_SET_PDEATHSIG, 0, 0, 0, 0, 0);
 	ptw_warden_forget();
+	ptw_program_forked();
+	ptw_herald_forget();
+	ptw_errands_forget();
+	ptw_pending_forget();
+	ptw_disposition_table->lock = 0;
+	ptw_timers_forget();
+	ptw_children_forget();
+	slot->waiting = slot->handed = 0;
 }
 
 static void unshare_memory(void)
@@ -116,15 +147,13 @@ static void unshare_memory(void)
 		ptw_fork_failed(fd);
 	__atomic_store_n(done, 1, __ATOMIC_RELEASE);
 	ptw_shared_wake(done, 1);
-	if (ptw_region_replace(fd) != 0 || ptw_segments_remap() != 0)
+	if (ptw_region_replace(fd) != 0 || ptw_segments_remap() != 0 || ptw_files_unshare() != 0)
 		ptw_fork_failed(-ENOMEM);
 	be_alone();
 	ptw_pages_begin(slot);
 }
 
 /* --- both --- */
-
-long ptw_call_on(long (*function)(void *), void *argument, uint64_t stack) PTW_HIDDEN;
 
 __asm__(".pushsection .text.ptw_call_on,\"ax\",@progbits\n"
 	".hidden ptw_call_on\n"
@@ -158,49 +187,109 @@ void ptw_fork_failed(long error)
 	__builtin_unreachable();
 }
 
-/* On the private stack. Locks of the allocator are held, so that the copy is whole. */
+/* On a private stack, in the thread's process or in one in between. Locks of the allocator are held, so that the copy is
+ * whole. */
 static long split(void *unused)
 {
 	struct ptw_slot *slot = ptw_slot();
 	const struct timespec pause = {0, 50000000};
+	long parent = ptw_getpid();
 	(void)unused;
 	slot->fork_done = 0;
 	long pid = PTW_SYS(SYS_clone, SIGCHLD, 0, 0, 0, 0, 0);
-	if (pid == 0)
+	if (pid == 0) {
+		bool stays = ptw_is_main();
 		unshare_memory();
+		while (!stays && PTW_SYS(SYS_getppid, 0, 0, 0, 0, 0, 0) == parent)
+			ptw_sleep_ns(20000);
+		ptw_shared->main_parent = (uint32_t)PTW_SYS(SYS_getppid, 0, 0, 0, 0, 0, 0);
+	}
 	while (pid > 0 && !__atomic_load_n(&slot->fork_done, __ATOMIC_ACQUIRE)) {
 		siginfo_t info = {0};
 		ptw_shared_wait(&slot->fork_done, 0, &pause);
-		if (PTW_SYS(SYS_waitid, 1 /* P_PID */, pid, &info, 4 | 1 | 0x01000000 /* exited, now, stays */, 0, 0) == 0 &&
-		    info.si_pid)
+		if (PTW_SYS(SYS_waitid, P_PID, pid, &info, WEXITED | WNOHANG | WNOWAIT, 0, 0) == 0 && info.si_pid)
 			break;
 	}
 	return pid;
 }
 
+static void adopt_orphans(bool yes)
+{
+	struct ptw_errand *errand = ptw_errand_begin();
+	ptw_errand_run(errand, SYS_prctl, PR_SET_CHILD_SUBREAPER, yes, 0, 0, 0);
+	ptw_errand_end(errand);
+}
+
+/* On a private stack. */
+static long go_between(void *data)
+{
+	const struct between *between = data;
+	struct ptw_slot *slot = ptw_slot();
+	siginfo_t info;
+	slot->fork_result = -EAGAIN;
+	long pid = PTW_SYS(SYS_clone, CLONE_FILES | CLONE_FS | CLONE_IO | CLONE_SYSVSEM, 0, 0, 0, 0, 0);
+	if (pid == 0) {
+		long result = between->function(between->argument);
+		if (result == 0)
+			return 0; /* the child */
+		slot->fork_result = result;
+		PTW_SYS(SYS_exit_group, 0, 0, 0, 0, 0, 0);
+	}
+	while (pid > 0 && PTW_SYS(SYS_waitid, P_PID, pid, &info, WEXITED | __WALL, 0, 0) == -EINTR)
+		;
+	return pid < 0 ? pid : slot->fork_result;
+}
+
+static long on_private_stack(long (*function)(void *), void *argument)
+{
+	long stack = PTW_SYS(SYS_mmap, 0, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (stack < 0 && stack >= -4095)
+		return -ENOMEM;
+	long result = ptw_call_on(function, argument, (uint64_t)stack + STACK - 64);
+	PTW_SYS(SYS_munmap, stack, STACK, 0, 0, 0, 0);
+	return result;
+}
+
+long ptw_fork_in_between(long (*function)(void *), void *argument)
+{
+	uint64_t mask = PTW_ALL_BUT_FAULTS, before;
+	struct between between = {function, argument};
+	PTW_SYS(SYS_rt_sigprocmask, SIG_BLOCK, &mask, &before, sizeof mask, 0, 0);
+	ptw_lock(&ptw_shared->orphans_lock);
+	adopt_orphans(true);
+	long result = on_private_stack(go_between, &between);
+	if (result != 0) {
+		adopt_orphans(false);
+		ptw_unlock(&ptw_shared->orphans_lock);
+	}
+	PTW_SYS(SYS_rt_sigprocmask, SIG_SETMASK, &before, 0, sizeof before, 0, 0);
+	return result;
+}
+
+/* Several threads may hold one of them; these come before any that is taken in the child's making. */
+static long split_locked(void *between)
+{
+	uint32_t *locks[] = {&ptw_shared->lock,	      &ptw_shared->units_lock,	   &ptw_shared->open_lock,
+			     &ptw_shared->files_lock, &ptw_disposition_table->lock, &ptw_pending_table->lock};
+	for (unsigned i = 0; i < sizeof locks / sizeof *locks; i++)
+		ptw_lock(locks[i]);
+	long pid = split(between);
+	for (unsigned i = 0; pid != 0 && i < sizeof locks / sizeof *locks; i++)
+		ptw_unlock(locks[i]);
+	return pid;
+}
+
 pid_t ptw_program_fork(void)
 {
-	uint64_t mask = ~(1ull << (SIGSEGV - 1)), before;
+	uint64_t mask = PTW_ALL_BUT_FAULTS, before;
 	run_prepare();
-	long stack = PTW_SYS(SYS_mmap, 0, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (stack < 0 && stack >= -4095) {
-		run_after(false);
-		errno = ENOMEM;
-		return -1;
-	}
+	ptw_pages_boundary(); /* what is copied is the shared memory */
 	PTW_SYS(SYS_rt_sigprocmask, SIG_BLOCK, &mask, &before, sizeof mask, 0, 0);
 	struct ptw_slot *slot = ptw_slot();
 	PTW_SYS(SYS_get_robust_list, 0, &slot->robust, &slot->robust_size, 0, 0, 0);
-	uint32_t *locks[] = {&ptw_shared->lock, &ptw_shared->units_lock, &ptw_shared->open_lock, &ptw_shared->files_lock};
-	for (unsigned i = 0; i < sizeof locks / sizeof *locks; i++)
-		ptw_lock(locks[i]);
-	long pid = ptw_call_on(split, NULL, (uint64_t)stack + STACK - 64);
-	if (pid != 0)
-		for (unsigned i = 0; i < sizeof locks / sizeof *locks; i++)
-			ptw_unlock(locks[i]);
-	else
+	long pid = ptw_is_main() ? on_private_stack(split_locked, NULL) : ptw_fork_in_between(split_locked, NULL);
+	if (pid == 0)
 		free_streams();
-	PTW_SYS(SYS_munmap, stack, STACK, 0, 0, 0, 0);
 	PTW_SYS(SYS_rt_sigprocmask, SIG_SETMASK, &before, 0, sizeof before, 0, 0);
 	run_after(pid == 0);
 	if (pid < 0) {

@@ -47,6 +47,7 @@ static void forget(struct ptw_peer *peer)
 {
 	peer->socket = peer->pipe[0] = peer->pipe[1] = -1;
 	memset(peer->inode, 0, sizeof peer->inode);
+	peer->piped = peer->no_wait = peer->awaited = 0;
 }
 
 /* A full backlog says EAGAIN; -ETIMEDOUT when it stays full. */
@@ -103,19 +104,25 @@ void ptw_peer_deinit(struct ptw_peer *peer)
 	forget(peer);
 }
 
-static long send_hello(const struct ptw_peer *peer, struct ptw_hello *hello, int memfd)
+static size_t descriptors_of(const struct ptw_peer *peer, int memfd, int vector)
+{
+	return memfd >= 0 ? (vector >= 0 ? 3 : 2) : peer->piped ? 0 : 1;
+}
+
+static long send_hello(const struct ptw_peer *peer, struct ptw_hello *hello, int memfd, int vector)
 {
 	union {
-		char bytes[CMSG_SPACE(2 * sizeof(int))];
+		char bytes[CMSG_SPACE(3 * sizeof(int))];
 		struct cmsghdr align;
 	} control = {.bytes = {0}};
-	size_t descriptors = memfd >= 0 ? 2 : 1;
-	const int fds[2] = {peer->pipe[1], memfd};
+	size_t descriptors = descriptors_of(peer, memfd, vector);
+	const int fds[3] = {peer->pipe[1], memfd, vector};
 	struct iovec part = {hello, sizeof *hello};
-	struct msghdr message = {.msg_iov = &part,
-				 .msg_iovlen = 1,
-				 .msg_control = control.bytes,
-				 .msg_controllen = CMSG_SPACE(descriptors * sizeof(int))};
+	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+	if (descriptors == 0)
+		return PTW_SYS(SYS_sendmsg, peer->socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT, 0, 0, 0);
+	message.msg_control = control.bytes;
+	message.msg_controllen = CMSG_SPACE(descriptors * sizeof(int));
 	struct cmsghdr *header = CMSG_FIRSTHDR(&message);
 	header->cmsg_level = SOL_SOCKET;
 	header->cmsg_type = SCM_RIGHTS;
@@ -143,25 +150,33 @@ static int await(const struct ptw_peer *peer, int fd, short events, uint64_t dea
 	}
 }
 
-enum ptw_outcome ptw_shake_hands(struct ptw_peer *peer, struct ptw_hello *hello, int memfd)
+enum ptw_outcome ptw_hello_send(struct ptw_peer *peer, struct ptw_hello *hello, int memfd, int vector)
 {
-	uint64_t deadline = ptw_monotonic_ns() + PTW_HANDSHAKE_TIMEOUT_S * 1000000000ull;
-	struct ptw_welcome welcome;
+	peer->deadline = ptw_monotonic_ns() + PTW_HANDSHAKE_TIMEOUT_S * 1000000000ull;
+	peer->awaited = !peer->no_wait || descriptors_of(peer, memfd, vector) > 0;
 	hello->magic = PTW_HANDSHAKE_MAGIC;
 	hello->version = PTW_HANDSHAKE_VERSION;
 	long sent;
-	while ((sent = send_hello(peer, hello, memfd)) == -EAGAIN || sent == -EINTR) {
-		int waited = await(peer, peer->socket, POLLOUT, deadline);
+	while ((sent = send_hello(peer, hello, memfd, vector)) == -EAGAIN || sent == -EINTR) {
+		int waited = await(peer, peer->socket, POLLOUT, peer->deadline);
 		if (waited < 0)
 			return waited == -ETIMEDOUT ? PTW_TIMEOUT : PTW_GONE;
 	}
-	if (sent != sizeof *hello)
-		return PTW_GONE;
-	int waited = await(peer, peer->pipe[0], POLLIN, deadline);
+	return sent == sizeof *hello ? PTW_GO : PTW_GONE;
+}
+
+enum ptw_outcome ptw_welcome_await(struct ptw_peer *peer)
+{
+	struct ptw_welcome welcome;
+	if (!peer->awaited)
+		return PTW_GO;
+	int waited = await(peer, peer->pipe[0], POLLIN, peer->deadline);
 	if (waited < 0)
 		return waited == -ETIMEDOUT ? PTW_TIMEOUT : PTW_GONE;
 	long got = PTW_SYS(SYS_read, peer->pipe[0], &welcome, sizeof welcome, 0, 0, 0);
 	if (got != sizeof welcome || welcome.magic != PTW_HANDSHAKE_MAGIC || welcome.version != PTW_HANDSHAKE_VERSION)
 		return PTW_GONE;
-	return welcome.status == PTW_WELCOME_GO ? PTW_GO : PTW_REFUSED;
+	peer->piped = welcome.status == PTW_WELCOME_GO;
+	peer->no_wait = peer->piped && (welcome.flags & PTW_WELCOME_NO_WAIT);
+	return peer->piped ? PTW_GO : PTW_REFUSED;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The handshake with the supervisor: one message each way. Mirrors data/ptweave/data/handshake.py, where the fields
- * are explained; a test keeps the two equal.
+ * The handshake with the supervisor: one message each way, or one only, for threads that need not wait. Mirrors
+ * data/ptweave/data/handshake.py, where the fields are explained; a test keeps the two equal.
  *
  * Not thread-safe (the process's lock is around it) and not for signal handlers. No allocation; errno is left alone.
  */
@@ -19,7 +19,7 @@
 #endif
 
 enum {
-	PTW_HANDSHAKE_VERSION = 1,
+	PTW_HANDSHAKE_VERSION = 2,
 	PTW_DESCRIPTOR_BASE = 900, /* where our descriptors go, if the limit allows */
 };
 
@@ -34,6 +34,8 @@ enum ptw_welcome_status {
 	PTW_WELCOME_GO = 0,
 	PTW_WELCOME_REFUSED = 1,
 };
+
+enum { PTW_WELCOME_NO_WAIT = 1 }; /* flag: later hellos without descriptors are not answered */
 
 struct ptw_hello {
 	uint32_t magic;
@@ -72,6 +74,10 @@ struct ptw_peer {
 	int socket;
 	int pipe[2];
 	uint64_t inode[3]; /* of socket, pipe[0], pipe[1] */
+	uint32_t piped;    /* the supervisor has the pipe, and welcomed a thread through it */
+	uint32_t no_wait;  /* it does not answer those who come later */
+	uint32_t awaited;  /* it answers the hello under way */
+	uint64_t deadline; /* of the handshake under way */
 };
 
 /* Connect and make the pipe. 0, or negative errno. */
@@ -81,8 +87,12 @@ PTW_HIDDEN void ptw_peer_deinit(struct ptw_peer *peer);
 /* False when the program closed or replaced one of our descriptors. */
 PTW_HIDDEN int ptw_peer_intact(const struct ptw_peer *peer);
 
-/* Send `hello` with the pipe (and `memfd`, if not -1), and wait for the answer. */
-PTW_HIDDEN enum ptw_outcome ptw_shake_hands(struct ptw_peer *peer, struct ptw_hello *hello, int memfd);
+/* Send `hello`, with the pipe if the supervisor has it not yet, and with `memfd`, if that is not negative; then also with
+ * `vector`, the same. PTW_GO: an answer will come. */
+PTW_HIDDEN enum ptw_outcome ptw_hello_send(struct ptw_peer *peer, struct ptw_hello *hello, int memfd, int vector);
+
+/* Wait for the answer, if there will be one. */
+PTW_HIDDEN enum ptw_outcome ptw_welcome_await(struct ptw_peer *peer);
 
 /* One line on the standard error stream. */
 PTW_HIDDEN void ptw_say(const char *line);

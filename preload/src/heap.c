@@ -3,9 +3,11 @@
 #define _GNU_SOURCE
 #include "heap.h"
 
+#include "allocation.h"
 #include "shared_lock.h"
 #include "slots.h"
 #include "units.h"
+#include "view.h"
 
 enum {
 	SMALL_STEP = 16,
@@ -80,6 +82,7 @@ static bool new_span(struct heap *heap, uint32_t class)
 	}
 	heap->list[class].bump = granule_of(ptw_unit_address(first));
 	heap->list[class].end = granule_of(ptw_unit_address(first + count));
+	ptw_allocation_log(ptw_unit_address(first), count * PTW_UNIT);
 	return true;
 }
 
@@ -89,8 +92,11 @@ static void *small(uint32_t class, bool *fresh)
 	struct class_list *list = &heap->list[class];
 	uint32_t size = (uint32_t)(class_size(class) / PTW_GRANULE), granule = 0;
 	lock(heap);
-	if (!list->free && __atomic_load_n(&list->remote, __ATOMIC_RELAXED))
+	if (!list->free && __atomic_load_n(&list->remote, __ATOMIC_RELAXED)) {
 		list->free = __atomic_exchange_n(&list->remote, 0, __ATOMIC_ACQUIRE);
+		if (ptw_private) /* what others left in them */
+			ptw_view_boundary();
+	}
 	bool zeros = false, found = true;
 	if (list->free) {
 		granule = list->free - 1;
@@ -109,11 +115,14 @@ static void *small(uint32_t class, bool *fresh)
 static void *large(size_t size, bool *fresh)
 {
 	uint32_t first = UINT32_MAX;
-	if (size <= PTW_HEAP_SIZE)
+	if (size <= PTW_NEAR_SIZE)
 		first = ptw_units_take((uint32_t)((size + PTW_UNIT - 1) / PTW_UNIT), fresh != NULL);
 	if (fresh)
 		*fresh = true;
-	return first == UINT32_MAX ? NULL : (void *)ptw_unit_address(first);
+	if (first == UINT32_MAX)
+		return NULL;
+	ptw_allocation_log(ptw_unit_address(first), size);
+	return (void *)ptw_unit_address(first);
 }
 
 void *ptw_heap_take(size_t size, bool *fresh)
@@ -124,7 +133,7 @@ void *ptw_heap_take(size_t size, bool *fresh)
 /* A run whose first unit lies at a multiple of `alignment`, beyond a unit's. */
 static void *large_aligned(size_t alignment, size_t size)
 {
-	if (size > PTW_HEAP_SIZE || alignment > PTW_HEAP_SIZE)
+	if (size > PTW_NEAR_SIZE || alignment > PTW_NEAR_SIZE)
 		return NULL;
 	uint32_t wanted = (uint32_t)((size + PTW_UNIT - 1) / PTW_UNIT), step = (uint32_t)(alignment / PTW_UNIT);
 	wanted += wanted == 0;
@@ -139,6 +148,7 @@ static void *large_aligned(size_t alignment, size_t size)
 		ptw_units_give(first, before);
 	if (after)
 		ptw_units_give(first + before + wanted, after);
+	ptw_allocation_log(address, size);
 	return (void *)address;
 }
 
@@ -163,6 +173,8 @@ static void give_small(uint64_t address, const struct ptw_unit *unit)
 	struct heap *heap = heap_of(unit->owner);
 	struct class_list *list = &heap->list[unit->kind - 1];
 	uint32_t granule = granule_of(address);
+	if (ptw_private)
+		ptw_view_give(address, class_size(unit->kind - 1u), unit->owner != ptw_slot_index);
 	if (unit->owner == ptw_slot_index) {
 		lock(heap);
 		links[granule] = list->free;
@@ -207,7 +219,7 @@ bool ptw_heap_resize(void *block, size_t size)
 	size_t now = ptw_heap_size(block);
 	if (size <= now && (size >= now / 2 || now <= 64))
 		return true;
-	if (unit->kind != PTW_UNIT_RUN || size <= SMALL_MAX || size > PTW_HEAP_SIZE)
+	if (unit->kind != PTW_UNIT_RUN || size <= SMALL_MAX || size > PTW_NEAR_SIZE)
 		return false;
 	uint32_t first = ptw_unit_of(address), wanted = (uint32_t)((size + PTW_UNIT - 1) / PTW_UNIT), run = unit->run;
 	if (wanted < run) {

@@ -6,11 +6,15 @@
 #define _GNU_SOURCE
 #include "heap.h"
 
+#include "fitness.h"
+#include "notice.h"
 #include "handshake.h"
+#include "loader.h"
 #include "options.h"
 #include "real.h"
 #include "region.h"
 
+#include <dlfcn.h>
 #include <elf.h>
 #include <errno.h>
 #include <link.h>
@@ -19,7 +23,28 @@
 #include <sys/auxv.h>
 
 /* Code whose allocations are given to the kernel by the C library itself, or read with signals blocked. */
-static struct { uint64_t start, size; } loader, stdio;
+static struct { uint64_t start, size; } loader, stdio, libc;
+
+enum { LIBC_TEXT = 1 << 21 };
+
+/* From its beginning: text comes before data. */
+static void find_libc(uint64_t address)
+{
+	Dl_info info;
+	if (!address || !dladdr((void *)address, &info))
+		return;
+	libc.start = (uint64_t)info.dli_fbase;
+	libc.size = LIBC_TEXT;
+}
+
+enum { DIRECTORY_HEAD = 48, DIRECTORY_LEAST = 32768, DIRECTORY_MOST = 1 << 20 };
+
+/* The C library allocates a stream of a directory, wherever it opens one: the kernel writes to it. */
+static inline bool is_directory(size_t size, uint64_t caller)
+{
+	return __builtin_expect(size >= DIRECTORY_LEAST + DIRECTORY_HEAD, 0) && size <= DIRECTORY_MOST + DIRECTORY_HEAD &&
+	       (size - DIRECTORY_HEAD) % PTW_PAGE == 0 && caller - libc.start < libc.size;
+}
 
 static void find_loader(void)
 {
@@ -35,6 +60,7 @@ static void find_loader(void)
 	loader.size = size;
 	stdio.start = (uint64_t)GLIBC(_IO_file_doallocate);
 	stdio.size = stdio.start ? 400 : 0; /* the function is about 200 bytes long */
+	find_libc(stdio.start);
 	__atomic_store_n(&loader.start, base, __ATOMIC_RELEASE);
 }
 
@@ -52,12 +78,12 @@ static bool ours(void)
 	uint32_t now = __atomic_load_n(&state, __ATOMIC_ACQUIRE);
 	if (__builtin_expect(now != 0, 1))
 		return now == 1;
-	if (ptw_options()->process) {
+	if (ptw_fit()) {
 		int error = ptw_region_init();
 		if (error == 0)
 			find_loader();
 		else
-			ptw_say("no address space for process mode: threads stay threads");
+			ptw_notice(PTW_NOTICE_FALLBACK, NULL, "no address space for process mode: threads stay threads");
 		now = error == 0 ? 1 : 2;
 	} else {
 		now = 2;
@@ -79,7 +105,7 @@ static void *or_errno(void *block)
 
 static void *take(size_t size, uint64_t caller)
 {
-	return or_errno(untracked(caller) ? ptw_open_take(size) : ptw_heap_take(size, NULL));
+	return or_errno(untracked(caller) || is_directory(size, caller) ? ptw_open_take(size) : ptw_heap_take(size, NULL));
 }
 
 static void *take_zeroed(size_t size, uint64_t caller)
@@ -88,6 +114,8 @@ static void *take_zeroed(size_t size, uint64_t caller)
 	void *block = untracked(caller) ? ptw_open_take(size) : ptw_heap_take(size, &fresh);
 	if (block && !fresh)
 		memset(block, 0, size);
+	if (__builtin_expect(size >= PTW_LINK_MAP_LEAST && caller - loader.start < loader.size && block, 0))
+		ptw_loader_allocated(block);
 	return or_errno(block);
 }
 

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Who the program is to itself: one process, whichever of its threads asks. */
 #define _GNU_SOURCE
+#include "control.h"
 #include "heap.h"
 #include "life.h"
+#include "program.h"
 #include "real.h"
 #include "slots.h"
 
@@ -10,27 +12,43 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 
-/* Write `name` to, or read into `ret`, a thread's /proc/PID/comm. */
-static int name_file(int index, const char *name, char *ret, size_t size)
+/* What the kernel says in a thread's /proc/PID/comm. */
+static int read_name(int index, char *ret, size_t size)
 {
 	char path[40];
-	if (name && strlen(name) > 15)
-		return ERANGE;
 	snprintf(path, sizeof path, "/proc/%u/comm", ptw_shared->slot[index].pid);
-	long fd = PTW_SYS(SYS_openat, AT_FDCWD, path, (name ? O_WRONLY : O_RDONLY) | O_CLOEXEC, 0, 0, 0);
+	long fd = PTW_SYS(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0, 0, 0);
 	if (fd < 0)
 		return (int)-fd;
-	char copy[16] = "";
-	if (name)
-		strcpy(copy, name);
-	long done = name ? PTW_SYS(SYS_write, fd, copy, strlen(copy), 0, 0, 0) : PTW_SYS(SYS_read, fd, ret, size, 0, 0, 0);
+	long done = PTW_SYS(SYS_read, fd, ret, size, 0, 0, 0);
 	ptw_close((int)fd);
 	if (done < 0)
 		return (int)-done;
-	if (!name)
-		ret[done > 0 ? done - 1 : 0] = '\0'; /* the newline */
+	ret[done > 0 ? done - 1 : 0] = '\0'; /* the newline */
 	return 0;
+}
+
+void ptw_name_serve(void)
+{
+	PTW_SYS(SYS_prctl, PR_SET_NAME, ptw_slot()->name, 0, 0, 0, 0);
+	__atomic_store_n(&ptw_slot()->renaming, 0, __ATOMIC_RELEASE);
+}
+
+/* Only a process itself may change its name. */
+static int give_name(struct ptw_slot *slot, const char *name)
+{
+	if (strlen(name) >= sizeof slot->name)
+		return ERANGE;
+	ptw_lock(&slot->name_lock);
+	strcpy(slot->name, name);
+	__atomic_store_n(&slot->renaming, 1, __ATOMIC_RELEASE);
+	int error = ptw_control_request(slot, PTW_REQUEST_NAME);
+	while (error == 0 && __atomic_load_n(&slot->renaming, __ATOMIC_ACQUIRE) && !ptw_slot_gone(slot))
+		ptw_sleep_ns(20000);
+	ptw_unlock(&slot->name_lock);
+	return error;
 }
 
 PTW_EXPORT pid_t getpid(void) { return ptw_process_mode ? (pid_t)ptw_shared->main_pid : GLIBC(getpid)(); }
@@ -62,14 +80,14 @@ PTW_EXPORT int pthread_setname_np(pthread_t thread, const char *name)
 	int index = ptw_process_mode && thread != pthread_self() ? ptw_slot_of(thread) : -1;
 	if (index < 0)
 		return GLIBC(pthread_setname_np)(thread, name);
-	return name_file(index, name, NULL, 0);
+	return give_name(&ptw_shared->slot[index], name);
 }
 
 PTW_EXPORT int pthread_getname_np(pthread_t thread, char *ret, size_t size)
 {
 	int index = ptw_process_mode && thread != pthread_self() ? ptw_slot_of(thread) : -1;
 	char own[16];
-	int error = index < 0 ? GLIBC(pthread_getname_np)(thread, own, sizeof own) : name_file(index, NULL, own, sizeof own);
+	int error = index < 0 ? GLIBC(pthread_getname_np)(thread, own, sizeof own) : read_name(index, own, sizeof own);
 	if (error)
 		return error;
 	if (strlen(own) >= size)
@@ -78,13 +96,16 @@ PTW_EXPORT int pthread_getname_np(pthread_t thread, char *ret, size_t size)
 	return 0;
 }
 
-/* The main thread's stack is not the one glibc knows. */
+/* The main thread's stack is not the one glibc knows, and others were given theirs by us: glibc knows of no guard. */
 PTW_EXPORT int pthread_getattr_np(pthread_t thread, pthread_attr_t *attributes)
 {
 	ptw_untracked_malloc++; /* it has the kernel write to what it allocates */
 	int error = GLIBC(pthread_getattr_np)(thread, attributes);
 	ptw_untracked_malloc--;
-	if (error == 0 && ptw_process_mode && thread == ptw_shared->slot[0].handle)
+	int index = error == 0 && ptw_process_mode ? ptw_slot_of(thread) : -1;
+	if (index >= 0 && thread == ptw_shared->slot[0].handle)
 		pthread_attr_setstack(attributes, (void *)ptw_shared->slot[0].stack, ptw_shared->slot[0].stack_size);
+	else if (index >= 0)
+		pthread_attr_setguardsize(attributes, ptw_shared->slot[index].guard);
 	return error;
 }

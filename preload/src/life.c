@@ -11,11 +11,19 @@
 #include "life.h"
 
 #include "control.h"
+#include "dispositions.h"
+#include "handlers.h"
+#include "herald.h"
+#include "instructions.h"
 #include "pages.h"
+#include "pending.h"
+#include "places.h"
 #include "process.h"
+#include "program.h"
 #include "real.h"
 #include "spawn.h"
 #include "units.h"
+#include "view.h"
 #include "wait.h"
 #include "warden.h"
 
@@ -23,11 +31,10 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 
 static uint32_t *life_word(struct ptw_slot *slot) { return (uint32_t *)&slot->life.__data.__lock; }
-
-static uint64_t all_but_faults(void) { return ~(1ull << (SIGSEGV - 1)); }
 
 /* --- create --- */
 
@@ -35,7 +42,7 @@ static void reclaim(struct ptw_slot *slot)
 {
 	ptw_spawn_forget(slot);
 	if (slot->stack_run)
-		ptw_units_give(ptw_unit_of(slot->stack), (uint32_t)slot->stack_run);
+		ptw_units_give(ptw_unit_of(slot->stack) - 1, (uint32_t)slot->stack_run);
 	ptw_slot_free((uint32_t)(slot - ptw_shared->slot));
 }
 
@@ -59,9 +66,11 @@ static int place_stack(struct ptw_slot *slot, uint32_t index, const pthread_attr
 	void *low = NULL;
 	size_t size = 0;
 	pthread_attr_t defaults;
+	slot->guard = 0;
 	if (!attributes) {
 		pthread_attr_init(&defaults);
 		pthread_attr_getstacksize(&defaults, &size);
+		pthread_attr_getguardsize(&defaults, &slot->guard);
 		pthread_attr_destroy(&defaults);
 	} else if (pthread_attr_getstack(attributes, &low, &size) == 0 && low && (uint64_t)low + size != 0) {
 		slot->stack = (uint64_t)low;
@@ -69,6 +78,7 @@ static int place_stack(struct ptw_slot *slot, uint32_t index, const pthread_attr
 		return 0;
 	} else {
 		pthread_attr_getstacksize(attributes, &size);
+		pthread_attr_getguardsize(attributes, &slot->guard);
 	}
 	size = (size + PTW_PAGE - 1) & ~(PTW_PAGE - 1);
 	uint64_t area = PTW_REGION + index * PTW_STACK_AREA;
@@ -77,12 +87,13 @@ static int place_stack(struct ptw_slot *slot, uint32_t index, const pthread_attr
 		slot->stack_size = size;
 		return 0;
 	}
-	uint32_t count = (uint32_t)((size + PTW_UNIT - 1) / PTW_UNIT), first = ptw_units_take(count, false);
+	uint32_t count = (uint32_t)((size + PTW_UNIT - 1) / PTW_UNIT), first = ptw_units_take(count + 1, false);
 	if (first == UINT32_MAX)
 		return EAGAIN;
-	slot->stack = ptw_unit_address(first);
+	ptw_pages_limit(ptw_unit_address(first), PTW_UNIT, PROT_NONE); /* a guard */
+	slot->stack = ptw_unit_address(first + 1);
 	slot->stack_size = count * PTW_UNIT;
-	slot->stack_run = count;
+	slot->stack_run = count + 1;
 	return 0;
 }
 
@@ -92,13 +103,14 @@ static void take_attributes(struct ptw_slot *slot, const pthread_attr_t *attribu
 	struct sched_param parameter;
 	sigset_t mask;
 	cpu_set_t cpus;
+	slot->policy = -1;
 	if (!attributes)
 		return;
 	pthread_attr_getdetachstate(attributes, &detach);
 	slot->detached = detach == PTHREAD_CREATE_DETACHED;
 	pthread_attr_getinheritsched(attributes, &inherit);
 	if (inherit == PTHREAD_EXPLICIT_SCHED) {
-		slot->scheduled = 1;
+		slot->scheduled = PTW_SCHEDULE_WANTED;
 		pthread_attr_getschedpolicy(attributes, &slot->policy);
 		pthread_attr_getschedparam(attributes, &parameter);
 		slot->priority = parameter.sched_priority;
@@ -110,6 +122,7 @@ static void take_attributes(struct ptw_slot *slot, const pthread_attr_t *attribu
 		cpu_set_t every;
 		memset(&every, 0xff, sizeof every);
 		slot->pinned = !CPU_EQUAL(&cpus, &every);
+		slot->scheduled = slot->pinned ? PTW_SCHEDULE_WANTED : slot->scheduled;
 		memcpy(slot->affinity, &cpus, sizeof slot->affinity);
 	}
 }
@@ -119,7 +132,7 @@ static int check_schedule(const struct ptw_slot *slot)
 {
 	struct sched_param parameter = {slot->priority};
 	long result = 0;
-	if (slot->scheduled && (slot->policy == SCHED_FIFO || slot->policy == SCHED_RR)) {
+	if (slot->policy >= 0 && (slot->policy == SCHED_FIFO || slot->policy == SCHED_RR)) {
 		int policy = sched_getscheduler(0);
 		struct sched_param before;
 		sched_getparam(0, &before);
@@ -129,15 +142,44 @@ static int check_schedule(const struct ptw_slot *slot)
 	return (int)-result;
 }
 
+/* The main process's own threads, which block all signals. With the first one the C library goes through its streams. */
+static int start_helpers(void)
+{
+	uint64_t mask = PTW_ALL_BUT_FAULTS, before;
+	PTW_SYS(SYS_rt_sigprocmask, SIG_BLOCK, &mask, &before, sizeof mask, 0, 0);
+	int error = ptw_warden_start();
+	if (error == 0)
+		error = ptw_herald_start();
+	ptw_control_init(); /* again: with the first thread glibc took the signal for itself */
+	ptw_restore_signals(&before);
+	return error;
+}
+
+/* Before the thread's routine begins, and before others can name the thread: by whoever of it and its creator is first. */
+static void apply_schedule(struct ptw_slot *slot)
+{
+	uint32_t wanted = PTW_SCHEDULE_WANTED;
+	if (!__atomic_compare_exchange_n(&slot->scheduled, &wanted, PTW_SCHEDULE_BEGUN, false, __ATOMIC_ACQ_REL,
+					 __ATOMIC_ACQUIRE)) {
+		while (__atomic_load_n(&slot->scheduled, __ATOMIC_ACQUIRE) == PTW_SCHEDULE_BEGUN)
+			PTW_SYS(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
+		return;
+	}
+	struct sched_param parameter = {slot->priority};
+	if (slot->policy >= 0)
+		PTW_SYS(SYS_sched_setscheduler, slot->pid, slot->policy, &parameter, 0, 0, 0);
+	if (slot->pinned)
+		PTW_SYS(SYS_sched_setaffinity, slot->pid, sizeof slot->affinity, slot->affinity, 0, 0, 0);
+	__atomic_store_n(&slot->scheduled, PTW_SCHEDULE_DONE, __ATOMIC_RELEASE);
+}
+
 int ptw_life_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*routine)(void *), void *argument)
 {
-	uint64_t mask = all_but_faults(), before;
+	uint64_t mask = PTW_ALL_BUT_FAULTS, before;
 	ptw_pages_boundary();
-	int error = ptw_is_main() ? ptw_warden_start() : 0;
+	int error = ptw_is_main() ? start_helpers() : 0;
 	if (error)
 		return error;
-	if (ptw_is_main())
-		ptw_control_init(); /* again: with the first thread glibc took the signal for itself */
 	reclaim_detached();
 	int index = ptw_slot_claim();
 	if (index < 0)
@@ -158,10 +200,12 @@ int ptw_life_create(pthread_t *thread, const pthread_attr_t *attributes, void *(
 		if (error)
 			__atomic_fetch_sub(&ptw_shared->alive, 1, __ATOMIC_ACQ_REL);
 	}
-	if (error)
+	if (error) {
 		reclaim(slot);
-	else
+	} else {
+		apply_schedule(slot);
 		*thread = slot->handle;
+	}
 	PTW_SYS(SYS_rt_sigprocmask, SIG_SETMASK, &before, 0, sizeof before, 0, 0);
 	if (error == 0)
 		ptw_warden_notice();
@@ -191,18 +235,21 @@ void *ptw_thread_begin(struct ptw_slot *slot)
 	slot->result = PTHREAD_CANCELED;
 	PTW_SYS(SYS_set_robust_list, slot->robust, slot->robust_size, 0, 0, 0, 0);
 	ptw_slot_live(slot);
-	ptw_pages_begin(slot);
+	ptw_places_begin();
 	ptw_process_resume();
+	ptw_thread_greet_early(slot->routine, slot->argument);
+	ptw_pages_begin(slot);
 	bind_to_main(slot);
-	if (slot->scheduled) {
-		struct sched_param parameter = {slot->priority};
-		PTW_SYS(SYS_sched_setscheduler, 0, slot->policy, &parameter, 0, 0, 0);
-	}
-	if (slot->pinned)
-		PTW_SYS(SYS_sched_setaffinity, 0, sizeof slot->affinity, slot->affinity, 0, 0, 0);
+	apply_schedule(slot);
+	ptw_rlimits_follow();
+	ptw_ids_follow();
 	ptw_thread_watch_end();
-	__atomic_store_n(&slot->state, PTW_SLOT_RUNNING, __ATOMIC_RELEASE);
-	uint64_t mask = slot->mask & all_but_faults();
+	ptw_thread_greeted();
+	uint64_t mask = slot->mask & ~ptw_unblockable();
+	slot->blocked = mask;
+	__atomic_store_n(&slot->state, PTW_SLOT_RUNNING, __ATOMIC_SEQ_CST);
+	ptw_dispositions_apply(); /* what changed since we were cloned */
+	ptw_mask_publish(mask);
 	PTW_SYS(SYS_rt_sigprocmask, SIG_SETMASK, &mask, 0, sizeof mask, 0, 0);
 	if (__atomic_load_n(&slot->requests, __ATOMIC_ACQUIRE)) /* somebody was quicker than our pid */
 		ptw_control_request(slot, 0);
@@ -220,15 +267,29 @@ static void __attribute__((noreturn)) main_ended(struct ptw_slot *slot)
 	exit(0);
 }
 
+/* What it has not taken yet is another's. */
+static void take_no_more_signals(struct ptw_slot *slot)
+{
+	const uint64_t all = PTW_ALL_BUT_FAULTS;
+	slot->waiting = 0;
+	__atomic_store_n(&slot->blocked, all, __ATOMIC_SEQ_CST);
+	PTW_SYS(SYS_rt_sigprocmask, SIG_SETMASK, &all, 0, sizeof all, 0, 0);
+	ptw_pending_return();
+}
+
 void ptw_thread_ended(void)
 {
 	if (!ptw_process_mode)
 		return;
 	struct ptw_slot *slot = ptw_slot();
 	ptw_pages_end();
+	take_no_more_signals(slot);
+	if (!ptw_is_main())
+		ptw_places_end();
 	__atomic_store_n(&slot->state, PTW_SLOT_ENDED, __ATOMIC_RELEASE);
 	if (ptw_is_main())
 		main_ended(slot);
+	ptw_usage_end();
 	__atomic_fetch_sub(&ptw_shared->alive, 1, __ATOMIC_ACQ_REL);
 	ptw_shared_wake(&ptw_shared->alive, 1);
 }
@@ -308,6 +369,8 @@ static int join(pthread_t thread, void **ret, bool wait, clockid_t clock, const 
 	if (__atomic_exchange_n(&slot->joined, 1, __ATOMIC_ACQ_REL))
 		return EINVAL;
 	struct joining joining = {ptw_slot(), slot};
+	if (ptw_private) /* the other may wait for what this thread wrote */
+		ptw_view_exchange();
 	joining.self->joining = (uint32_t)index + 1;
 	pthread_cleanup_push(give_up_joining, &joining);
 	error = await_end(slot, clock, until);
@@ -317,6 +380,7 @@ static int join(pthread_t thread, void **ret, bool wait, clockid_t clock, const 
 		give_up_joining(&joining);
 		return error;
 	}
+	ptw_pages_boundary();
 	void *result = slot->result;
 	if (index != (int)ptw_shared->main_slot)
 		reclaim(slot);

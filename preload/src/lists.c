@@ -17,6 +17,8 @@
 #define _GNU_SOURCE
 #include "lists.h"
 
+#include "sealed.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -24,7 +26,6 @@
 #include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 
 __asm__(".pushsection .text.ptweave_mark,\"ax\",@progbits\n"
 	".globl ptweave_mark\n"
@@ -56,24 +57,12 @@ __asm__(".pushsection .text.ptweave_mark,\"ax\",@progbits\n"
 /* Add one, in one instruction, so that a handler's own bump is not lost; only this thread writes *word. */
 static inline void bump(uint64_t *word) { __asm__ volatile("incq %0" : "+m"(*word)); }
 
-static int grow(int fd)
-{
-	struct rlimit limit = {0, 0};
-	long result = PTW_SYS(SYS_prlimit64, 0, RLIMIT_FSIZE, 0, &limit, 0, 0);
-	if (result == 0 && limit.rlim_cur < PTW_LISTS_BYTES)
-		return -EFBIG; /* ftruncate would raise SIGXFSZ */
-	result = PTW_SYS(SYS_ftruncate, fd, PTW_LISTS_BYTES, 0, 0, 0, 0);
-	if (result == 0)
-		result = PTW_SYS(SYS_fcntl, fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW, 0, 0, 0);
-	return (int)result;
-}
-
 int ptw_lists_init(void *at, struct ptw_lists **ret)
 {
 	int fd = (int)PTW_SYS(SYS_memfd_create, "ptweave-lists", MFD_CLOEXEC | MFD_ALLOW_SEALING, 0, 0, 0, 0);
 	if (fd < 0)
 		return fd;
-	long result = grow(fd);
+	long result = ptw_grow_sealed(fd, PTW_LISTS_BYTES);
 	if (result == 0) {
 		result = PTW_SYS(SYS_mmap, at, PTW_LISTS_BYTES, PROT_READ | PROT_WRITE,
 				 MAP_SHARED | MAP_NORESERVE | (at ? MAP_FIXED : 0), fd, 0);

@@ -24,10 +24,13 @@ enum {
 	PTW_LIST_BACKLOG = 64,      /* lists that may wait for the consumer, beside one for each thread */
 	PTW_LISTS_HEAD = 4096,
 	PTW_LIST_NONE = 0xffffffff,
+	PTW_NOTICES = 128,
+	PTW_NOTICE_TEXT = 128,
+	PTW_NOTICE_PATH = 160,
 };
 
 #define PTW_LISTS_MAGIC 0x003154534c575450ull /* "PTWLST1\0" */
-#define PTW_LISTS_DATA (PTW_LISTS_HEAD + PTW_LIST_COUNT * 64)
+#define PTW_LISTS_DATA (PTW_LISTS_HEAD + PTW_LIST_COUNT * 64 + PTW_NOTICES * 512)
 #define PTW_LISTS_BYTES (PTW_LISTS_DATA + (uint64_t)PTW_LIST_COUNT * PTW_LIST_SIZE)
 #ifndef PTW_PATIENCE_NS /* tests are less patient */
 #define PTW_PATIENCE_NS 5000000000ull
@@ -53,6 +56,25 @@ struct ptw_list {
 	uint64_t lost;      /* records that had no room, or that a handler jumped away from */
 };
 
+/* What a notice is about: `offset` and `path` are those in the file that is mapped there, if there is one. */
+struct ptw_notice_place {
+	uint64_t address; /* 0: none */
+	uint64_t offset;  /* as the file's own addresses have it */
+	char path[PTW_NOTICE_PATH]; /* as the loader knows it */
+	uint32_t known;
+	uint32_t zero;
+};
+
+/* One notice (notice.h). Whoever claimed it writes it; it is there when its state is 2. */
+struct ptw_notice {
+	uint32_t state;
+	uint32_t kind; /* enum ptw_notice_kind */
+	uint32_t tid;
+	uint32_t zero;
+	struct ptw_notice_place code, object;
+	char text[PTW_NOTICE_TEXT];
+};
+
 struct ptw_lists {
 	uint64_t magic;
 	uint32_t list_size;
@@ -61,13 +83,17 @@ struct ptw_lists {
 	uint32_t live; /* lists that are OPEN */
 	uint64_t unlisted;  /* records lost by threads that own no list */
 	uint64_t untracked; /* records whose object found no place in the object table */
-	uint64_t zero[3];
+	uint32_t notices;      /* entries claimed */
+	uint32_t notices_lost; /* notices that found the table full */
+	uint64_t zero[2];
 	uint64_t freed; /* lists the supervisor gave back, ever; only it writes this */
 	unsigned char pad[PTW_LISTS_HEAD - 72];
 	struct ptw_list list[PTW_LIST_COUNT];
+	struct ptw_notice notice[PTW_NOTICES];
 };
 
 _Static_assert(sizeof(struct ptw_list) == 64, "descriptor layout");
+_Static_assert(sizeof(struct ptw_notice) == 512, "notice layout");
 _Static_assert(sizeof(struct ptw_lists) == PTW_LISTS_DATA, "head layout");
 
 /* A thread's end of the lists. */

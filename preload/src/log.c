@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "log.h"
 
+#include "access.h"
 #include "process.h"
 
 #include <pthread.h>
@@ -31,7 +32,11 @@ void ptw_log(const struct ptw_event *event, const struct ptw_frame *caller, uint
 		.object_version = event->version,
 		.argument = event->argument,
 	};
+	if (__builtin_expect(ptw_exact_standing, 0))
+		ptw_exact_thunk_ends();
 	ptw_writer_put(&ptw_self.writer, &record, stack);
+	if (__builtin_expect(ptw_exact_standing, 0))
+		ptw_exact_thunk_begins();
 }
 
 static struct ptw_object *object_of(const void *address)

@@ -18,7 +18,9 @@
 enum ptw_thread_state {
 	PTW_THREAD_NEW = 0,
 	PTW_THREAD_TRACED,
-	PTW_THREAD_UNTRACED, /* shaking hands, refused, or ended */
+	PTW_THREAD_GREETING, /* shaking hands */
+	PTW_THREAD_EXPECTED, /* welcome without an answer, and not begun yet */
+	PTW_THREAD_UNTRACED, /* refused, or ended */
 };
 
 struct ptw_thread {

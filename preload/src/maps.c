@@ -2,31 +2,40 @@
 /*
  * Process mode: mmap and its kin, so that what one thread maps all threads have.
  *
- *   private anonymous memory        runs of the heap
+ *   private anonymous memory        runs of the heap, executable ones too
  *   private, writable, of a file    a copy in the heap: nothing is written to the file
  *   private, read-only, of a file   PTW_FILES
  *   shared                          PTW_FILES; anonymous ones get a memfd of their own, for the program's children
  *   at a fixed address              in the heap: emptied or filled in place; elsewhere: as asked, for this thread and
  *                                   threads it makes
- *   executable, huge pages, stacks that grow: as asked
+ *   executable ones of files        as asked
+ *
+ * A wish for an address below 4 GiB, huge pages or growth is not fulfilled. What the program may do with a page, or that
+ * it has none there, is in limits.h, and holds for all threads when the call returns.
  */
 #define _GNU_SOURCE
+#include "allocation.h"
 #include "files.h"
-#include "heap.h"
+#include "limits.h"
 #include "pages.h"
-#include "real.h"
 #include "region.h"
 #include "units.h"
+#include "view.h"
 
 #include <errno.h>
 #include <stdarg.h>
 #include <string.h>
 #include <sys/mman.h>
 
-#define LARGEST (PTW_HEAP_SIZE / 4)
+#define UNIT_PAGES (PTW_UNIT / PTW_PAGE)
+#define READ_WRITE (PROT_READ | PROT_WRITE)
+#define ALL (READ_WRITE | PROT_EXEC)
 
 static uint64_t page_up(uint64_t size) { return (size + PTW_PAGE - 1) & ~(PTW_PAGE - 1); }
+static bool aligned(uint64_t address) { return (address & (PTW_PAGE - 1)) == 0; }
 static char *alias(uint64_t address) { return (char *)(address - PTW_REGION + PTW_ALIAS); }
+static uint32_t page_at(uint64_t address) { return (uint32_t)((address - PTW_REGION) / PTW_PAGE); }
+static uint32_t units_for(uint64_t size) { return (uint32_t)((size + PTW_UNIT - 1) / PTW_UNIT); }
 
 static void *result_of(long result)
 {
@@ -37,13 +46,34 @@ static void *result_of(long result)
 	return (void *)result;
 }
 
-static long take_run(uint64_t size)
+static int status_of(long result)
 {
-	uint32_t first = ptw_units_take((uint32_t)((size + PTW_UNIT - 1) / PTW_UNIT), true);
-	return first == UINT32_MAX ? -ENOMEM : (long)ptw_unit_address(first);
+	if (result < 0)
+		errno = (int)-result;
+	return result < 0 ? -1 : (int)result;
 }
 
-/* A file's bytes at `address`, which are zeros now. */
+/* --- mmap --- */
+
+static void nothing_between(uint64_t start, uint64_t end)
+{
+	memset(ptw_limits + page_at(start), PTW_UNMAPPED, (end - start) / PTW_PAGE);
+}
+
+static long take_run(uint64_t size, int protection)
+{
+	uint32_t count = units_for(size), first = ptw_units_take(count, true);
+	if (first == UINT32_MAX)
+		return -ENOMEM;
+	uint64_t address = ptw_unit_address(first);
+	nothing_between(address + page_up(size), address + count * PTW_UNIT);
+	if (protection != READ_WRITE)
+		ptw_pages_limit(address, page_up(size), protection);
+	ptw_allocation_log(address, size);
+	return (long)address;
+}
+
+/* A file's bytes at `address`, which are zeros now: whole pages of them, as far as the file goes. */
 static long fill(uint64_t address, uint64_t size, int fd, uint64_t offset)
 {
 	for (uint64_t done = 0; done < size;) {
@@ -56,13 +86,19 @@ static long fill(uint64_t address, uint64_t size, int fd, uint64_t offset)
 			break;
 		done += (uint64_t)got;
 	}
+	if (ptw_private)
+		ptw_view_changed(address, page_up(size));
 	return (long)address;
 }
 
 static void empty(uint64_t start, uint64_t size)
 {
+	if (ptw_private)
+		ptw_view_lose(start, size);
 	if (PTW_SYS(SYS_madvise, alias(start), size, MADV_REMOVE, 0, 0, 0) != 0)
 		memset(alias(start), 0, size);
+	if (ptw_private)
+		ptw_view_changed(start, size);
 }
 
 static long map_anonymous_shared(uint64_t size, int protection)
@@ -77,46 +113,86 @@ static long map_anonymous_shared(uint64_t size, int protection)
 	return result;
 }
 
-static bool ours(uint64_t size, int protection, int flags)
-{
-	if (!ptw_process_mode || size == 0 || size > LARGEST || (protection & PROT_EXEC))
-		return false;
-	return !(flags & (MAP_FIXED | MAP_FIXED_NOREPLACE | MAP_HUGETLB | MAP_GROWSDOWN | MAP_32BIT));
-}
-
 static bool shared(int flags)
 {
 	return (flags & MAP_TYPE) == MAP_SHARED || (flags & MAP_TYPE) == MAP_SHARED_VALIDATE;
 }
 
+static bool ours(uint64_t size, int protection, int flags)
+{
+	if (!ptw_process_mode || size == 0 || size > PTW_HEAP_SIZE || (flags & (MAP_FIXED | MAP_FIXED_NOREPLACE)))
+		return false;
+	return !(protection & PROT_EXEC) || (flags & MAP_ANONYMOUS);
+}
+
+/* Where there are no huge pages, asking for them fails as it would. */
+static long huge_pages(uint64_t size, int flags)
+{
+	if (!(flags & MAP_HUGETLB))
+		return 0;
+	long probe = PTW_SYS(SYS_mmap, 0, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | (flags & ~(MAP_TYPE | MAP_NORESERVE)),
+			     -1, 0);
+	if (probe < 0 && probe >= -4095)
+		return probe;
+	PTW_SYS(SYS_munmap, probe, size, 0, 0, 0, 0);
+	return 0;
+}
+
+/* What the kernel would say of the descriptor. */
+static long may_copy(int fd, uint64_t size, int flags, uint64_t offset)
+{
+	long probe = PTW_SYS(SYS_mmap, 0, size, PROT_NONE, MAP_PRIVATE | (flags & ~(MAP_TYPE | MAP_POPULATE)), fd, offset);
+	if (probe < 0 && probe >= -4095)
+		return probe;
+	PTW_SYS(SYS_munmap, probe, size, 0, 0, 0, 0);
+	return 0;
+}
+
 static long map(uint64_t size, int protection, int flags, int fd, uint64_t offset)
 {
-	if (flags & MAP_ANONYMOUS)
-		return shared(flags) ? map_anonymous_shared(size, protection) : take_run(size);
+	if (flags & MAP_ANONYMOUS) {
+		long error = huge_pages(size, flags);
+		return error ? error : shared(flags) ? map_anonymous_shared(size, protection) : take_run(size, protection);
+	}
 	if (shared(flags) || !(protection & PROT_WRITE))
-		return ptw_files_map(size, protection, flags & ~MAP_POPULATE, fd, offset);
-	if (offset & (PTW_PAGE - 1))
-		return -EINVAL;
-	long run = take_run(size), filled;
+		return ptw_files_map(size, protection, flags & ~(MAP_POPULATE | MAP_32BIT), fd, offset);
+	long error = may_copy(fd, size, flags, offset);
+	if (error)
+		return error;
+	long run = take_run(size, protection), filled;
 	if (run < 0)
 		return run;
-	filled = fill((uint64_t)run, size, fd, offset);
+	filled = fill((uint64_t)run, page_up(size), fd, offset);
 	if (filled < 0)
-		ptw_heap_give((void *)run);
+		ptw_units_give(ptw_unit_of((uint64_t)run), units_for(size));
 	return filled;
+}
+
+/* Over what is mapped in the heap. */
+static long map_in_heap(uint64_t start, uint64_t size, int protection, int flags, int fd, uint64_t offset)
+{
+	if (!aligned(start))
+		return -EINVAL;
+	long error = flags & MAP_ANONYMOUS ? 0 : may_copy(fd, size, flags & ~MAP_FIXED, offset);
+	if (error)
+		return error;
+	empty(start, page_up(size));
+	if (!(flags & MAP_ANONYMOUS) && (error = fill(start, page_up(size), fd, offset)) < 0)
+		return error;
+	ptw_pages_limit(start, page_up(size), protection);
+	return (long)start;
 }
 
 PTW_EXPORT void *mmap(void *address, size_t size, int protection, int flags, int fd, off_t offset)
 {
+	uint64_t start = (uint64_t)address;
 	if (ours(size, protection, flags))
 		return result_of(map(size, protection, flags, fd, (uint64_t)offset));
-	if (ptw_process_mode && (flags & MAP_FIXED) && ptw_in_heap((uint64_t)address) && !shared(flags) &&
-	    !(protection & PROT_EXEC)) {
-		empty((uint64_t)address, page_up(size));
-		if (flags & MAP_ANONYMOUS)
-			return address;
-		return result_of(fill((uint64_t)address, size, fd, (uint64_t)offset));
-	}
+	bool in_heap = ptw_process_mode && ptw_in_heap(start) && size && size <= PTW_HEAP + PTW_HEAP_SIZE - start;
+	if (in_heap && (flags & MAP_FIXED_NOREPLACE)) /* what is free there is not the program's to take */
+		return result_of(aligned(start) ? -EEXIST : -EINVAL);
+	if (in_heap && (flags & MAP_FIXED) && !shared(flags))
+		return result_of(map_in_heap(start, size, protection & ALL, flags, fd, (uint64_t)offset));
 	return result_of(PTW_SYS(SYS_mmap, address, size, protection, flags, fd, offset));
 }
 
@@ -125,66 +201,105 @@ PTW_EXPORT void *mmap64(void *address, size_t size, int protection, int flags, i
 	return mmap(address, size, protection, flags, fd, offset);
 }
 
-/* Whole units go back; pages beside them are emptied. */
-static int unmap_heap(uint64_t start, uint64_t size)
+/* --- munmap --- */
+
+static bool unit_is_empty(uint32_t unit)
 {
-	uint64_t end = start + page_up(size);
-	uint64_t first = (start + PTW_UNIT - 1) & ~(PTW_UNIT - 1), last = end & ~(PTW_UNIT - 1);
-	uint32_t unit = ptw_unit_of(start);
-	/* the run's last unit is whole when the range ends where the mapping did */
-	if (end > last && last >= first && (last > start || start == first)) {
-		uint32_t next = ptw_unit_of(last) + 1;
-		bool ends = next >= PTW_UNITS || ptw_units[next].kind != PTW_UNIT_NEVER || !ptw_units_known(next);
-		if (ends && (last >= first))
-			last += PTW_UNIT;
-	}
-	ptw_pages_limit(start, end - start, PROT_NONE);
-	if (first > start)
-		empty(start, (first < end ? first : end) - start);
-	if (last > first)
-		ptw_units_cut(ptw_unit_of(first), (uint32_t)((last - first) / PTW_UNIT));
-	else if (start == ptw_unit_address(unit) && end > start)
-		empty(start, end - start);
-	return 0;
+	const uint8_t *limit = ptw_limits + page_at(ptw_unit_address(unit));
+	for (unsigned i = 0; i < UNIT_PAGES; i++)
+		if (limit[i] != PTW_UNMAPPED)
+			return false;
+	return true;
+}
+
+/* Pages are emptied; units in which none is left go back. */
+static void unmap_heap(uint64_t start, uint64_t end)
+{
+	ptw_pages_limit(start, end - start, PTW_UNMAPPED);
+	empty(start, end - start);
+	uint32_t first = ptw_unit_of(start), last = ptw_unit_of(end - 1);
+	if (!unit_is_empty(first))
+		first++;
+	if (last >= first && !unit_is_empty(last))
+		last--;
+	if (first <= last && ptw_units_known(first))
+		ptw_units_cut(first, last - first + 1);
 }
 
 PTW_EXPORT int munmap(void *address, size_t size)
 {
-	uint64_t start = (uint64_t)address;
-	if (ptw_process_mode && ptw_in_heap(start) && !(start & (PTW_PAGE - 1)) && size)
-		return unmap_heap(start, size);
-	if (ptw_process_mode && start - PTW_FILES < PTW_FILES_SIZE && size) {
+	uint64_t start = (uint64_t)address, end = start + page_up(size);
+	if (ptw_process_mode && aligned(start) && size && ptw_in_heap(start) && end <= PTW_HEAP + PTW_HEAP_SIZE &&
+	    end > start) {
+		unmap_heap(start, end);
+		return 0;
+	}
+	if (ptw_process_mode && aligned(start) && start - PTW_FILES < PTW_FILES_SIZE && size) {
 		ptw_files_unmap(start, size);
 		return 0;
 	}
-	long result = PTW_SYS(SYS_munmap, address, size, 0, 0, 0, 0);
-	if (result < 0)
-		errno = (int)-result;
-	return result < 0 ? -1 : 0;
+	return status_of(PTW_SYS(SYS_munmap, address, size, 0, 0, 0, 0));
 }
 
-static void *remap_heap(uint64_t start, uint64_t before, uint64_t size, int flags)
+/* --- mremap --- */
+
+/* Moving is no access: the kernel would move page tables. */
+static long move(uint64_t from, uint64_t before, uint64_t to, uint64_t size, int flags)
 {
-	uint32_t first = ptw_unit_of(start);
-	uint32_t has = (uint32_t)((before + PTW_UNIT - 1) / PTW_UNIT), wanted = (uint32_t)((size + PTW_UNIT - 1) / PTW_UNIT);
-	if (page_up(size) <= page_up(before)) {
-		if (page_up(size) < page_up(before))
-			unmap_heap(start + page_up(size), page_up(before) - page_up(size));
-		return (void *)start;
+	if (ptw_private) {
+		ptw_view_lose(from, before);
+		ptw_view_lose(to, size);
 	}
-	if (wanted == has)
-		return (void *)start; /* the unit's rest is zeros */
-	if (!(flags & MREMAP_MAYMOVE)) {
-		errno = ENOMEM;
-		return MAP_FAILED;
+	memcpy(alias(to), alias(from), before < size ? before : size);
+	if (ptw_private)
+		ptw_view_changed(to, size);
+	if (flags & MREMAP_DONTUNMAP)
+		empty(from, before);
+	else
+		unmap_heap(from, from + before);
+	return (long)to;
+}
+
+static bool grow_here(uint64_t start, uint64_t before, uint64_t size)
+{
+	uint32_t first = ptw_unit_of(start), has = units_for(before), wanted = units_for(size);
+	if (start & (PTW_UNIT - 1) || ptw_units[first].kind != PTW_UNIT_RUN || ptw_units[first].run != has)
+		return false; /* the end of a part of a run: what follows is somebody's */
+	if (wanted > has) {
+		if (!ptw_units_extend(first, has, wanted))
+			return false;
+		ptw_units_clean(first + has, wanted - has);
+		nothing_between(start + size, ptw_unit_address(first + wanted));
 	}
-	(void)first;
-	long moved = take_run(size);
-	if (moved < 0)
-		return result_of(moved);
-	memcpy((void *)moved, (const void *)start, before);
-	unmap_heap(start, before);
-	return (void *)moved;
+	uint64_t end = ptw_unit_address(first + has);
+	ptw_limits_clear(page_at(start + before), (uint32_t)(((size + start < end ? size + start : end) - start - before) / PTW_PAGE));
+	return true;
+}
+
+static long remap_heap(uint64_t start, uint64_t before, uint64_t size, int flags, uint64_t fixed)
+{
+	if (!aligned(start) || size == 0 || (flags & ~(MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP)) ||
+	    ((flags & (MREMAP_FIXED | MREMAP_DONTUNMAP)) && !(flags & MREMAP_MAYMOVE)))
+		return -EINVAL;
+	before = page_up(before);
+	size = page_up(size);
+	int protection = ptw_limit_or(page_at(start), READ_WRITE);
+	if (flags & MREMAP_FIXED) {
+		if (!aligned(fixed) || !ptw_in_heap(fixed) || (fixed < start + before && start < fixed + size))
+			return -EINVAL;
+		long error = map_in_heap(fixed, size, protection, MAP_ANONYMOUS, -1, 0);
+		return error < 0 ? error : move(start, before, fixed, size, flags);
+	}
+	if (!(flags & MREMAP_DONTUNMAP)) {
+		if (size < before)
+			unmap_heap(start + size, start + before);
+		if (size <= before || grow_here(start, before, size))
+			return (long)start;
+	}
+	if (!(flags & MREMAP_MAYMOVE))
+		return -ENOMEM;
+	long moved = take_run(size, protection);
+	return moved < 0 ? moved : move(start, before, (uint64_t)moved, size, flags);
 }
 
 PTW_EXPORT void *mremap(void *address, size_t before, size_t size, int flags, ...)
@@ -193,44 +308,86 @@ PTW_EXPORT void *mremap(void *address, size_t before, size_t size, int flags, ..
 	va_start(list, flags);
 	void *fixed = flags & MREMAP_FIXED ? va_arg(list, void *) : NULL;
 	va_end(list);
-	if (ptw_process_mode && ptw_in_heap((uint64_t)address) && !(flags & MREMAP_FIXED))
-		return remap_heap((uint64_t)address, before, size, flags);
+	if (ptw_process_mode && ptw_in_heap((uint64_t)address) && before)
+		return result_of(remap_heap((uint64_t)address, before, size, flags, (uint64_t)fixed));
 	return result_of(PTW_SYS(SYS_mremap, address, before, size, flags, fixed, 0));
+}
+
+/* --- mprotect, madvise --- */
+
+static bool is_mapped(uint64_t start, uint64_t size)
+{
+	if (!ptw_in_heap(start))
+		return true;
+	for (uint32_t page = page_at(start), end = page + (uint32_t)(size / PTW_PAGE); page < end; page++)
+		if (ptw_limits[page] == PTW_UNMAPPED)
+			return false;
+	return true;
 }
 
 PTW_EXPORT int mprotect(void *address, size_t size, int protection)
 {
-	uint32_t page = ptw_process_mode ? ptw_page_of((uint64_t)address) : PTW_PAGE_NONE;
-	if (page != PTW_PAGE_NONE && !(protection & PROT_EXEC)) {
-		if ((uint64_t)address & (PTW_PAGE - 1)) {
-			errno = EINVAL;
-			return -1;
-		}
-		ptw_pages_limit((uint64_t)address, size, protection);
+	uint64_t start = (uint64_t)address;
+	size = page_up(size);
+	if (!ptw_process_mode || ptw_page_of(start) == PTW_PAGE_NONE)
+		return status_of(PTW_SYS(SYS_mprotect, address, size, protection, 0, 0, 0));
+	if (!aligned(start) || (protection & ~ALL))
+		return status_of(-EINVAL);
+	if (!is_mapped(start, size))
+		return status_of(-ENOMEM);
+	long error = (protection & PROT_WRITE) ? ptw_files_writable(start, size) : 0;
+	if (error == 0)
+		ptw_pages_limit(start, size, protection);
+	return status_of(error);
+}
+
+/* For the region there is one kind of memory, and nothing to expect. */
+static long advise_region(uint64_t start, uint64_t size, int advice)
+{
+	if (!aligned(start) || advice == MADV_REMOVE)
+		return -EINVAL;
+	if (!is_mapped(start, size))
+		return -ENOMEM;
+	switch (advice) {
+	case MADV_DONTNEED:
+	case MADV_FREE:
+		if (ptw_in_heap(start))
+			empty(start, size);
+		return 0;
+	case MADV_WIPEONFORK: /* programs ask what they can do without */
+	case MADV_KEEPONFORK:
+		return -EINVAL;
+	default:
 		return 0;
 	}
-	if (page != PTW_PAGE_NONE && page < PTW_MEMFD_PAGES && ptw_tracking)
-		memset(ptw_page_states + page, PTW_ALWAYS, page_up(size) / PTW_PAGE);
-	long result = PTW_SYS(SYS_mprotect, address, size, protection, 0, 0, 0);
-	if (result < 0)
-		errno = (int)-result;
-	return result < 0 ? -1 : 0;
 }
 
 PTW_EXPORT int madvise(void *address, size_t size, int advice)
 {
-	uint64_t start = (uint64_t)address;
-	if (ptw_process_mode && ptw_in_region(start)) {
-		if (start & (PTW_PAGE - 1)) {
-			errno = EINVAL;
-			return -1;
-		}
-		if (advice == MADV_DONTNEED && ptw_in_heap(start))
-			empty(start, page_up(size));
-		return 0;
-	}
-	long result = PTW_SYS(SYS_madvise, address, size, advice, 0, 0, 0);
-	if (result < 0)
-		errno = (int)-result;
-	return result < 0 ? -1 : 0;
+	if (ptw_process_mode && ptw_in_region((uint64_t)address))
+		return status_of(advise_region((uint64_t)address, page_up(size), advice));
+	if (ptw_process_mode)
+		ptw_files_bring((uint64_t)address, size);
+	return status_of(PTW_SYS(SYS_madvise, address, size, advice, 0, 0, 0));
+}
+
+PTW_EXPORT int msync(void *address, size_t size, int flags)
+{
+	if (ptw_process_mode)
+		ptw_files_bring((uint64_t)address, size);
+	return status_of(PTW_SYS(SYS_msync, address, size, flags, 0, 0, 0));
+}
+
+/* --- protection keys: as on a processor without them --- */
+
+PTW_EXPORT int pkey_alloc(unsigned flags, unsigned rights)
+{
+	return status_of(ptw_process_mode ? -ENOSPC : PTW_SYS(SYS_pkey_alloc, flags, rights, 0, 0, 0, 0));
+}
+
+PTW_EXPORT int pkey_mprotect(void *address, size_t size, int protection, int key)
+{
+	if (key == -1)
+		return mprotect(address, size, protection);
+	return status_of(ptw_process_mode ? -EINVAL : PTW_SYS(SYS_pkey_mprotect, address, size, protection, key, 0, 0));
 }

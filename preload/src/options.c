@@ -75,6 +75,8 @@ const struct ptw_options *ptw_options(void)
 	options.access = strcmp(value, "exact") == 0 ? PTW_ACCESS_EXACT
 			 : strcmp(value, "off") == 0 ? PTW_ACCESS_OFF
 						     : PTW_ACCESS_HELD;
+	variable("PTWEAVE_VIEW", value, sizeof value);
+	options.private_view = strcmp(value, "private") == 0;
 	__atomic_store_n(&options.known, true, __ATOMIC_RELEASE);
 	return &options;
 }

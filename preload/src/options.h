@@ -4,6 +4,7 @@
  *
  *   PTWEAVE_THREADS  native (default), process
  *   PTWEAVE_ACCESS   held (default), exact, off: which accesses of pages are found (process mode)
+ *   PTWEAVE_VIEW     shared (default), private: when a thread's writes are seen by others (view.h)
  *
  * Right at any time, also before the C library's own start-up (an allocator is asked that early). Thread-safe.
  */
@@ -23,6 +24,7 @@ enum ptw_access {
 struct ptw_options {
 	bool known;
 	bool process;
+	bool private_view;
 	enum ptw_access access;
 };
 

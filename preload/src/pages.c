@@ -1,15 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 /* Page states; pages.h says what is guaranteed. */
 #define _GNU_SOURCE
-#include "pages.h"
+#include "pages_inner.h"
 
 #include "access.h"
-#include "fault.h"
+#include "atomic_insn.h"
+#include "budget.h"
+#include "crowd.h"
 #include "files.h"
+#include "instructions.h"
+#include "limits.h"
+#include "loader.h"
+#include "notice.h"
 #include "options.h"
+#include "passed.h"
 #include "region.h"
+#include "revoke.h"
 #include "segments.h"
 #include "units.h"
+#include "view.h"
+#include "windows.h"
 
 #include <errno.h>
 #include <string.h>
@@ -17,176 +27,101 @@
 
 bool ptw_tracking;
 
-/* The window: where the last one ended, and its size. */
-static uint32_t window_end = PTW_PAGE_NONE, window_size;
+/* Of pages that were closed, and of pages that were read and are written now. */
+static struct ptw_windows opening, upgrading;
 
-/* --- numbers --- */
+/* For faults, where pages stay open (held): its level is the logarithm of a window's least size. So what is accessed all
+ * over the place does not fault page by page. */
+static struct ptw_budget faults = {.least = 1, .most = 6};
 
-uint32_t ptw_page_of(uint64_t address)
-{
-	if (ptw_in_region(address))
-		return (uint32_t)((address - PTW_REGION) / PTW_PAGE);
-	if (address - PTW_FILES < PTW_FILES_SIZE)
-		return (uint32_t)(PTW_MEMFD_PAGES + (address - PTW_FILES) / PTW_PAGE);
-	const struct ptw_segments *all = ptw_segment_table;
-	uint32_t count = __atomic_load_n(&all->count, __ATOMIC_ACQUIRE);
-	for (uint32_t i = 0; i < count; i++) {
-		const struct ptw_segment *segment = &all->segment[i];
-		if (address - segment->start < segment->end - segment->start)
-			return (uint32_t)(segment->page + (address - segment->start) / PTW_PAGE);
-	}
-	return PTW_PAGE_NONE;
-}
-
-static const struct ptw_segment *segment_of(uint32_t page)
-{
-	const struct ptw_segments *all = ptw_segment_table;
-	for (uint32_t i = 0; i < all->count; i++)
-		if (page - all->segment[i].page < (all->segment[i].end - all->segment[i].start) / PTW_PAGE)
-			return &all->segment[i];
-	return NULL;
-}
-
-uint64_t ptw_page_address(uint32_t page)
-{
-	if (page < PTW_REGION_PAGES)
-		return PTW_REGION + page * PTW_PAGE;
-	if (page >= PTW_MEMFD_PAGES)
-		return PTW_FILES + (page - PTW_MEMFD_PAGES) * PTW_PAGE;
-	const struct ptw_segment *segment = segment_of(page);
-	return segment ? segment->start + (page - segment->page) * PTW_PAGE : 0;
-}
-
-/* --- protection --- */
-
-static void protect(uint64_t address, uint64_t size, int protection)
-{
-	long result = PTW_SYS(SYS_mprotect, address, size, protection, 0, 0, 0);
-	if (result != 0)
-		ptw_fault_fatal("mprotect failed: too many mappings (vm.max_map_count) or no memory", result);
-}
-
-static int protection_of(uint32_t page, enum ptw_page_state state)
-{
-	int wanted = state == PTW_CLOSED ? PROT_NONE : state == PTW_READ ? PROT_READ : PROT_READ | PROT_WRITE;
-	return page >= PTW_MEMFD_PAGES ? wanted & ptw_files_protection(page) : wanted;
-}
-
-void ptw_pages_set(uint32_t page, uint32_t count, enum ptw_page_state state)
-{
-	protect(ptw_page_address(page), count * PTW_PAGE, protection_of(page, state));
-	memset(ptw_page_states + page, state, count);
-}
-
-static void sort(uint32_t *values, uint32_t count)
-{
-	for (uint32_t gap = count / 2; gap > 0; gap /= 2) {
-		for (uint32_t i = gap; i < count; i++) {
-			uint32_t value = values[i], j = i;
-			for (; j >= gap && values[j - gap] > value; j -= gap)
-				values[j] = values[j - gap];
-			values[j] = value;
-		}
-	}
-}
-
-/* Pages of one mapping: numbers that follow each other lie beside each other. */
-static bool same_place(uint32_t page, uint32_t next)
-{
-	if (next < PTW_REGION_PAGES || page >= PTW_MEMFD_PAGES)
-		return true;
-	return page >= PTW_REGION_PAGES && next < PTW_MEMFD_PAGES && segment_of(page) == segment_of(next);
-}
-
-void ptw_pages_close(uint32_t *pages, uint32_t count)
-{
-	sort(pages, count);
-	for (uint32_t i = 0; i < count;) {
-		uint32_t first = pages[i], end = first + 1;
-		for (i++; i < count && pages[i] <= end; i++) {
-			if (pages[i] == end && !same_place(first, end))
-				break;
-			end = pages[i] + 1;
-		}
-		ptw_pages_set(first, end - first, PTW_CLOSED);
-	}
-}
+/* While there is one thread, nobody asks it for pages: it gets coarser sooner. */
+enum { ALONE_SAMPLE = PTW_BUDGET_SAMPLE / 8 };
 
 /* --- limits --- */
 
-enum limit { LIMIT_NONE = 0, LIMIT_READ_ONLY, LIMIT_CLOSED };
-
-#define limits ((uint8_t *)PTW_META_LIMIT)
-
-/* Others that hold the page keep it until they close it. */
-void ptw_pages_limit(uint64_t start, uint64_t size, int protection)
-{
-	uint32_t page = ptw_page_of(start), count = (uint32_t)((size + PTW_PAGE - 1) / PTW_PAGE);
-	enum limit limit = protection & PROT_WRITE ? LIMIT_NONE : protection & PROT_READ ? LIMIT_READ_ONLY : LIMIT_CLOSED;
-	if (page == PTW_PAGE_NONE || !ptw_tracking)
-		return;
-	memset(limits + page, limit, count);
-	if (limit != LIMIT_NONE)
-		ptw_pages_set(page, count, PTW_CLOSED);
-}
-
 static bool allowed(uint32_t page, bool write)
 {
-	return limits[page] == LIMIT_NONE || (limits[page] == LIMIT_READ_ONLY && !write);
+	return !ptw_limits[page] || (ptw_limit_or(page, 0) & (write ? PROT_WRITE : PROT_READ)) != 0;
+}
+
+void ptw_pages_limit(uint64_t start, uint64_t size, int protection)
+{
+	uint32_t page = ptw_page_of(start), count = (uint32_t)(size / PTW_PAGE);
+	if (page == PTW_PAGE_NONE || count == 0)
+		return;
+	if (protection == (PROT_READ | PROT_WRITE) && page < PTW_MEMFD_PAGES)
+		ptw_limits_clear(page, count);
+	else
+		memset(ptw_limits + page, PTW_LIMITED | protection, count);
+	if (ptw_tracking)
+		ptw_revoke(page, count);
+	else
+		ptw_protect(start, size, protection & (PROT_READ | PROT_WRITE | PROT_EXEC));
+}
+
+/* A thread cannot be without its stack, and without thread-local storage on it. */
+bool ptw_page_own_stack(uint32_t page)
+{
+	const struct ptw_slot *slot = ptw_slot();
+	return !ptw_limits[page] && ptw_page_address(page) - slot->stack < slot->stack_size;
+}
+
+void ptw_pages_revoked(uint32_t page, uint32_t pages)
+{
+	const uint8_t *states = ptw_page_states;
+	for (uint32_t i = page, end = page + pages; i < end;) {
+		if (states[i] == PTW_CLOSED || (states[i] == PTW_ALWAYS && ptw_page_own_stack(i))) {
+			i++;
+			while (i + 8 <= end && i % 8 == 0 && *(const uint64_t *)(states + i) == 0)
+				i += 8;
+			continue;
+		}
+		uint32_t first = i++;
+		while (i < end && states[i] == states[first] && ptw_page_beside(first, i) &&
+		       !(states[i] == PTW_ALWAYS && ptw_page_own_stack(i)))
+			i++;
+		ptw_pages_set(first, i - first, PTW_CLOSED);
+		if (ptw_options()->access == PTW_ACCESS_HELD)
+			ptw_held_left(first, i - first);
+		ptw_access_log_end(ptw_page_address(first), i - first);
+	}
 }
 
 /* --- opening --- */
 
-/* Whether a window may go on from the page before to `page`: it ends with the run, span, segment or file it is in. */
-static bool continues(uint32_t before, uint32_t page)
-{
-	if (ptw_page_states[page] != PTW_CLOSED || limits[page] != LIMIT_NONE)
-		return false;
-	if (page >= PTW_MEMFD_PAGES)
-		return ptw_files_same(before, page);
-	if (page >= PTW_REGION_PAGES)
-		return segment_of(page) != NULL && segment_of(page) == segment_of(before);
-	uint64_t address = PTW_REGION + page * PTW_PAGE;
-	if (address < PTW_HEAP)
-		return false;
-	return (address & (PTW_UNIT - 1)) != 0 || ptw_units[ptw_unit_of(address)].kind == PTW_UNIT_NEVER;
-}
-
-static uint32_t window_from(uint32_t page)
-{
-	uint32_t count = 1;
-	window_size = page == window_end ? window_size * 2 : 1;
-	if (window_size > PTW_WINDOW_MAX)
-		window_size = PTW_WINDOW_MAX;
-	while (count < window_size && continues(page + count - 1, page + count))
-		count++;
-	window_end = page + count;
-	return count;
-}
-
 static void open_pages(uint32_t page, uint32_t count, bool write, uint64_t address, const struct ptw_frame *frame)
 {
-	if (ptw_options()->access == PTW_ACCESS_HELD)
+	if (ptw_options()->access == PTW_ACCESS_HELD) {
 		ptw_held_opened(page, count, write);
-	else
-		ptw_exact_opened(page, count);
+		ptw_budget_spend(&faults, 1);
+	} else {
+		ptw_exact_opened(page, count, write);
+	}
 	ptw_pages_set(page, count, write ? PTW_WRITE : PTW_READ);
 	ptw_access_log(address, count, write, frame);
+	/* who took it away meanwhile did not see it open */
+	if (__builtin_expect(ptw_revoke_behind(), 0))
+		ptw_revoke_catch_up();
 }
 
-/* Not memory the program has: beyond the heap's end, a stack's margin, an area without a thread. */
+/* Not memory the program has: beyond the heap's end, below a stack. */
 static bool wild(uint64_t address)
 {
 	if (ptw_in_heap(address))
 		return !ptw_units_known(ptw_unit_of(address));
 	if (!ptw_in_region(address))
 		return false;
-	return (address - PTW_REGION) % PTW_STACK_AREA < PTW_STACK_MARGIN;
+	uint64_t area = (address - PTW_REGION) / PTW_STACK_AREA;
+	return address < ptw_shared->slot[area].stack || (address - PTW_REGION) % PTW_STACK_AREA < PTW_STACK_MARGIN;
 }
 
-/* Thread-local storage of another thread: open for good, and nothing is said. */
-static bool open_storage(uint64_t address, uint32_t page)
+/* Thread-local storage of another thread, and what is passed through: open for good, and nothing is said. */
+static bool open_for_good(uint64_t address, uint32_t page)
 {
+	if (ptw_is_passed(address)) {
+		ptw_pages_set(page, 1, PTW_ALWAYS);
+		return true;
+	}
 	if (!ptw_in_region(address) || ptw_in_heap(address))
 		return false;
 	const struct ptw_slot *slot = &ptw_shared->slot[(address - PTW_REGION) / PTW_STACK_AREA];
@@ -196,124 +131,161 @@ static bool open_storage(uint64_t address, uint32_t page)
 	return true;
 }
 
+bool ptw_pages_execute(uint64_t address)
+{
+	uint32_t page = ptw_page_of(address);
+	if (!ptw_tracking || page == PTW_PAGE_NONE || ptw_page_states[page] == PTW_ALWAYS || wild(address) ||
+	    !(ptw_page_allowance(page) & PROT_EXEC))
+		return false;
+	ptw_pages_set(page, 1, PTW_ALWAYS);
+	return true;
+}
+
+/* An atomic on a private copy would be lost. What it orders, too, unless it is a boundary. */
+static void look_at_instruction(uint64_t address, const struct ptw_frame *frame)
+{
+	uint64_t code = frame->pc - 1;
+	if (!ptw_insn_is_atomic((const uint8_t *)code))
+		return;
+	ptw_view_boundary();
+	ptw_view_pass(address, code);
+}
+
 bool ptw_pages_fault(uint64_t address, bool write, const struct ptw_frame *frame)
 {
 	uint32_t page = ptw_page_of(address);
 	if (!ptw_tracking || page == PTW_PAGE_NONE || wild(address))
 		return false;
+	if (ptw_crowded())
+		ptw_pages_close_everything();
 	uint8_t state = ptw_page_states[page];
 	if (state == PTW_ALWAYS || state == PTW_WRITE)
 		return false;
 	write = write || state == PTW_READ;
 	if (!allowed(page, write))
 		return false;
+	if (ptw_limit_or(page, 0) & PROT_EXEC) /* code is not data: it is as the program wants it, and nothing is said */
+		return ptw_pages_execute(address);
 	if (page >= PTW_MEMFD_PAGES && !ptw_files_admit(page, write))
 		return false;
-	if (open_storage(address, page))
+	if (open_for_good(address, page))
 		return true;
-	open_pages(page, state == PTW_CLOSED ? window_from(page) : 1, write, address, frame);
+	if (ptw_private && write && page < PTW_MEMFD_PAGES)
+		look_at_instruction(address, frame);
+	/* a private copy that nobody writes to is dear */
+	uint32_t level = ptw_private && write ? 0 : faults.level, count = 1;
+	if (state == PTW_CLOSED)
+		count = ptw_window_from(&opening, page, level);
+	else if (level)
+		count = ptw_window_from(&upgrading, page, level);
+	open_pages(page, count, write, address, frame);
 	return true;
 }
 
 void ptw_touch_slow(uint64_t start, uint64_t size, bool write, const struct ptw_frame *frame)
 {
-	uint64_t end = start + size, address = start;
+	const uint64_t all_but_faults = PTW_ALL_BUT_FAULTS;
+	uint64_t end = start + size, address = start, mask;
+	bool blocked = false; /* a signal's handler may open pages too, and must not find this half done */
 	if (end < start)
 		return;
 	while (address < end) {
 		uint32_t page = ptw_page_of(address), count = 1;
 		uint64_t next = (address & ~(PTW_PAGE - 1)) + PTW_PAGE;
 		if (page == PTW_PAGE_NONE)
-			return; /* what follows is not tracked either, or the call fails as it should */
+			break; /* what follows is not tracked either, or the call fails as it should */
 		uint8_t state = ptw_page_states[page];
 		bool needed = state == PTW_CLOSED || (state == PTW_READ && write);
+		if (needed && !blocked) {
+			PTW_SYS(SYS_rt_sigprocmask, SIG_BLOCK, &all_but_faults, &mask, sizeof mask, 0, 0);
+			blocked = true;
+			continue;
+		}
 		if (needed && !wild(address) && allowed(page, write) && (page < PTW_MEMFD_PAGES || ptw_files_admit(page, write)) &&
-		    !open_storage(address, page)) {
+		    !open_for_good(address, page)) {
 			for (; next < end && ptw_page_states[page + count] == state && count < PTW_WINDOW_MAX &&
-			       ptw_page_of(next) == page + count && !wild(next) && allowed(page + count, write);
+			       ptw_page_of(next) == page + count && !wild(next) &&
+			       ptw_limits[page + count] == ptw_limits[page] && !ptw_is_passed(next);
 			     count++)
 				next += PTW_PAGE;
 			open_pages(page, count, write, address, frame);
 		}
 		address = next;
 	}
-}
-
-/* --- a process's beginning and end --- */
-
-/* The caller runs on the stack; other memory is closed. */
-static void close_all(const struct ptw_slot *slot)
-{
-	uint64_t stack_end = slot->stack + slot->stack_size;
-	const struct ptw_segments *all = ptw_segment_table;
-	uint32_t page = ptw_page_of(slot->stack);
-	if (page != PTW_PAGE_NONE)
-		memset(ptw_page_states + page, PTW_ALWAYS, slot->stack_size / PTW_PAGE);
-	if (ptw_in_region(slot->stack)) {
-		protect(PTW_REGION, slot->stack - PTW_REGION, PROT_NONE);
-		protect(stack_end, PTW_REGION + PTW_REGION_SIZE - stack_end, PROT_NONE);
-	} else {
-		protect(PTW_REGION, PTW_REGION_SIZE, PROT_NONE);
-	}
-	for (uint32_t i = 0; i < all->count; i++) {
-		const struct ptw_segment *segment = &all->segment[i];
-		if (ptw_segments_here(i) && slot->stack - segment->start >= segment->end - segment->start)
-			protect(segment->start, segment->end - segment->start, PROT_NONE);
-	}
-	ptw_files_close();
-}
-
-void ptw_pages_start(void)
-{
-	struct ptw_slot *slot = ptw_slot();
-	if (ptw_options()->access == PTW_ACCESS_OFF)
-		return;
-	ptw_fault_init();
-	ptw_fault_stack();
-	ptw_tracking = true;
-	/* main's own stack is entered after this, the one the kernel gave is not tracked */
-	close_all(slot);
-}
-
-void ptw_pages_begin(struct ptw_slot *slot)
-{
-	if (!ptw_tracking)
-		return;
-	PTW_SYS(SYS_mmap, PTW_OWN, PTW_OWN_SIZE, PROT_READ | PROT_WRITE,
-		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-	window_end = PTW_PAGE_NONE;
-	ptw_exact_begin();
-	slot->mail = slot->overflow = 0;
-	ptw_fault_stack();
-	close_all(slot);
+	if (blocked)
+		ptw_restore_signals(&mask);
 }
 
 void ptw_pages_boundary(void)
 {
-	if (__builtin_expect(ptw_segments_loaded, 0))
-		ptw_segments_load();
+	if (__builtin_expect(ptw_loader_pending, 0))
+		ptw_loader_share();
 	if (!ptw_tracking)
 		return;
 	int before = errno;
+	ptw_instructions_again();
+	if (__builtin_expect(ptw_revoke_behind(), 0))
+		ptw_revoke_catch_up();
 	if (ptw_options()->access == PTW_ACCESS_HELD) {
+		if (ptw_private)
+			ptw_view_boundary();
 		ptw_held_boundary();
 	} else {
 		ptw_exact_boundary();
-		window_end = PTW_PAGE_NONE;
+		ptw_windows_forget(&opening);
 	}
 	errno = before;
 }
 
-void ptw_pages_end(void) { ptw_pages_boundary(); }
-
-void ptw_pages_lend(struct ptw_slot *slot)
+static bool private_and_held(void)
 {
-	if (ptw_tracking && ptw_page_of(slot->stack) != PTW_PAGE_NONE)
-		protect(slot->stack, slot->stack_size, PROT_READ | PROT_WRITE);
+	return ptw_private && ptw_tracking && ptw_options()->access == PTW_ACCESS_HELD;
 }
 
-void ptw_pages_lent(struct ptw_slot *slot)
+void ptw_pages_prepare(void)
 {
-	if (ptw_tracking && ptw_page_of(slot->stack) != PTW_PAGE_NONE)
-		ptw_pages_set(ptw_page_of(slot->stack), (uint32_t)(slot->stack_size / PTW_PAGE), PTW_CLOSED);
+	if (ptw_private)
+		ptw_pages_boundary();
+}
+
+void ptw_pages_acquired(void)
+{
+	if (!private_and_held()) {
+		ptw_pages_boundary();
+		return;
+	}
+	int before = errno;
+	if (__builtin_expect(ptw_loader_pending, 0))
+		ptw_loader_share();
+	if (__builtin_expect(ptw_revoke_behind(), 0))
+		ptw_revoke_catch_up();
+	ptw_view_acquire();
+	errno = before;
+}
+
+void ptw_pages_release(void)
+{
+	if (!private_and_held()) {
+		ptw_pages_boundary();
+		return;
+	}
+	int before = errno;
+	ptw_view_release();
+	errno = before;
+}
+
+void ptw_pages_fresh(void)
+{
+	ptw_windows_forget(&opening);
+	ptw_windows_forget(&upgrading);
+	ptw_budget_begin(&faults);
+	faults.sample = 0;
+}
+
+void ptw_pages_alone(bool alone)
+{
+	if (alone == (faults.sample != 0))
+		return;
+	ptw_budget_begin(&faults);
+	faults.sample = alone ? ALONE_SAMPLE : 0;
 }

@@ -44,6 +44,12 @@ PTW_HIDDEN void ptw_pages_end(void);
 /* A thunk ends. */
 PTW_HIDDEN void ptw_pages_boundary(void);
 
+/* The same around locks, so that what can be done outside is not done while others wait: before the lock is asked for,
+ * when it was got, and before it is given up. */
+PTW_HIDDEN void ptw_pages_prepare(void);
+PTW_HIDDEN void ptw_pages_acquired(void);
+PTW_HIDDEN void ptw_pages_release(void);
+
 /* Open the stack of a thread that is being made, for as long as it is made in this process. */
 PTW_HIDDEN void ptw_pages_lend(struct ptw_slot *slot);
 PTW_HIDDEN void ptw_pages_lent(struct ptw_slot *slot);
@@ -58,8 +64,18 @@ PTW_HIDDEN bool ptw_pages_fault(uint64_t address, bool write, const struct ptw_f
 /* Open [start, start + size) as if it had been accessed: for system calls. */
 PTW_HIDDEN void ptw_touch_slow(uint64_t start, uint64_t size, bool write, const struct ptw_frame *frame);
 
-/* The program's own wish (mprotect, munmap): what it may not do faults as it would natively. */
+/* The program runs code on a page that is not open. False: it may not. */
+PTW_HIDDEN bool ptw_pages_execute(uint64_t address);
+
+/* The program's own wish (mprotect, munmap), PROT_ bits or PTW_UNMAPPED, for tracked pages: what it may not do faults as
+ * it would natively, in any thread. Pages must be whole. */
 PTW_HIDDEN void ptw_pages_limit(uint64_t start, uint64_t size, int protection);
+
+/* Close those of the pages that are open, for revoke.h. Signals must be blocked. */
+PTW_HIDDEN void ptw_pages_revoked(uint32_t page, uint32_t pages);
+
+/* The pages are not open any more: something else was mapped there. */
+PTW_HIDDEN void ptw_pages_forget(uint32_t page, uint32_t count);
 
 /* Set protection and state of `count` pages that lie beside each other. */
 PTW_HIDDEN void ptw_pages_set(uint32_t page, uint32_t count, enum ptw_page_state state);

@@ -4,7 +4,8 @@
  *
  * What happens without an answer: no supervisor, or one that hung up or refused: one line, and the process goes on
  * untraced. One that is there and does not answer in time: one line and exit status 3, because a run that was asked to
- * be traced must not silently be less.
+ * be traced must not silently be less. Threads wait for an answer only where the supervisor said so (an engine that has
+ * to be attached to them): else their hello is read when it is drained next.
  *
  * Fork: the child handler runs while the child has one thread; it makes a connection and lists of its own. Children
  * that do not run fork handlers (_Fork, raw clone) find *ptw_live wiped and are not traced; children that share memory
@@ -14,7 +15,12 @@
 #include "process.h"
 
 #include "heap.h"
+#include "last_key.h"
+#include "notice.h"
+#include "pages.h"
+#include "probe.h"
 #include "real.h"
+#include "tag.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -26,13 +32,14 @@ struct ptw_process ptw_process;
 
 static pthread_key_t end_key;
 
-enum { LAST_ROUND = 4 }; /* PTHREAD_DESTRUCTOR_ITERATIONS: later destructors may still log until then */
+enum { LAST_ROUND = 4 }; /* PTHREAD_DESTRUCTOR_ITERATIONS: other destructors log until then */
 
 static void give_up(const char *line)
 {
 	__atomic_store_n(&ptw_process.traced, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(ptw_live, 0, __ATOMIC_RELAXED);
 	ptw_say(line);
+	ptw_notices_alone();
 }
 
 /* Act on what came of a handshake. True: go. */
@@ -68,7 +75,7 @@ static struct ptw_hello hello_of(enum ptw_hello_kind kind, uint64_t start_routin
 	};
 }
 
-static enum ptw_outcome shake_as_thread(uint64_t start_routine)
+static enum ptw_outcome greet_as_thread(uint64_t start_routine)
 {
 	bool pseudo = ptw_process_mode && !ptw_is_main();
 	struct ptw_hello hello = hello_of(pseudo ? PTW_HELLO_PSEUDO_THREAD : PTW_HELLO_THREAD, start_routine);
@@ -79,27 +86,46 @@ static enum ptw_outcome shake_as_thread(uint64_t start_routine)
 		if (made < 0)
 			return made == -ETIMEDOUT ? PTW_TIMEOUT : PTW_GONE;
 	}
-	return ptw_shake_hands(&ptw_process.peer, &hello, -1);
+	return ptw_hello_send(&ptw_process.peer, &hello, -1, -1);
+}
+
+static enum ptw_outcome greeted; /* what came of the hello under way; whoever holds the lock has it */
+
+void ptw_thread_greet(uint64_t serial, uint64_t start_routine)
+{
+	if (ptw_self.state != PTW_THREAD_NEW)
+		return;
+	ptw_self.state = PTW_THREAD_GREETING;
+	ptw_self.serial = serial;
+	ptw_self.top = (uint64_t)pthread_self(); /* the TCB lies at the end of the stack */
+	ptw_writer_init(&ptw_self.writer, ptw_process.lists, (uint32_t)ptw_gettid(), serial, ptw_process.peer.socket);
+	ptw_lock(ptw_process.lock);
+	greeted = ptw_tracing() ? greet_as_thread(start_routine) : PTW_REFUSED;
+	if (greeted == PTW_GO && !ptw_process.peer.awaited) {
+		ptw_unlock(ptw_process.lock);
+		ptw_self.state = PTW_THREAD_EXPECTED;
+	}
+}
+
+void ptw_thread_greeted(void)
+{
+	if (ptw_self.state == PTW_THREAD_EXPECTED)
+		ptw_self.state = PTW_THREAD_TRACED;
+	if (ptw_self.state != PTW_THREAD_GREETING)
+		return;
+	bool go = ptw_tracing() && settle(greeted == PTW_GO ? ptw_welcome_await(&ptw_process.peer) : greeted);
+	ptw_unlock(ptw_process.lock);
+	ptw_self.state = go ? PTW_THREAD_TRACED : PTW_THREAD_UNTRACED;
+	if (!go)
+		ptw_writer_deinit(&ptw_self.writer);
 }
 
 void ptw_thread_attach(uint64_t serial, uint64_t start_routine)
 {
 	uint64_t mask;
 	ptw_block_signals(&mask);
-	if (ptw_self.state == PTW_THREAD_NEW) {
-		ptw_self.state = PTW_THREAD_UNTRACED;
-		ptw_self.serial = serial;
-		ptw_self.top = (uint64_t)pthread_self(); /* the TCB lies at the end of the stack */
-		ptw_writer_init(&ptw_self.writer, ptw_process.lists, (uint32_t)ptw_gettid(), serial,
-				ptw_process.peer.socket);
-		ptw_lock(ptw_process.lock);
-		bool go = ptw_tracing() && settle(shake_as_thread(start_routine));
-		ptw_unlock(ptw_process.lock);
-		if (go)
-			ptw_self.state = PTW_THREAD_TRACED;
-		else
-			ptw_writer_deinit(&ptw_self.writer);
-	}
+	ptw_thread_greet(serial, start_routine);
+	ptw_thread_greeted();
 	ptw_restore_signals(&mask);
 }
 
@@ -117,7 +143,11 @@ static void log_exit(const struct ptw_frame *caller)
 	ptw_log(&event, caller, now, now);
 }
 
-void ptw_process_resume(void) { __atomic_store_n(ptw_live, ptw_process.traced, __ATOMIC_RELAXED); }
+void ptw_process_resume(void)
+{
+	__atomic_store_n(ptw_live, ptw_process.traced, __ATOMIC_RELAXED);
+	ptw_tags_resume();
+}
 
 void ptw_thread_end(const struct ptw_frame *caller)
 {
@@ -126,6 +156,7 @@ void ptw_thread_end(const struct ptw_frame *caller)
 	log_exit(caller);
 	ptw_self.state = PTW_THREAD_UNTRACED;
 	ptw_writer_deinit(&ptw_self.writer);
+	ptw_tags_thread_end();
 }
 
 /* --- a whole process ------------------------------------------------------------------------------------------- */
@@ -150,8 +181,12 @@ static void begin(enum ptw_hello_kind kind, void *at)
 	ptw_writer_init(&ptw_self.writer, ptw_process.lists, (uint32_t)ptw_gettid(), ptw_self.serial,
 			ptw_process.peer.socket);
 	struct ptw_hello hello = hello_of(kind, 0);
-	bool go = settle(ptw_shake_hands(&ptw_process.peer, &hello, memfd));
+	int tags = ptw_tags_begin();
+	enum ptw_outcome outcome = ptw_hello_send(&ptw_process.peer, &hello, memfd, tags);
+	bool go = settle(outcome == PTW_GO ? ptw_welcome_await(&ptw_process.peer) : outcome);
 	ptw_close(memfd);
+	if (tags >= 0)
+		ptw_close(tags);
 	if (!go) {
 		ptw_peer_deinit(&ptw_process.peer);
 		ptw_writer_deinit(&ptw_self.writer);
@@ -160,6 +195,10 @@ static void begin(enum ptw_hello_kind kind, void *at)
 		return;
 	}
 	ptw_self.state = PTW_THREAD_TRACED;
+	ptw_notices_begin(ptw_process.lists);
+	if (tags < 0)
+		ptw_notice(PTW_NOTICE_LIMIT, NULL, "no room for the event vector (address space or file size limit): "
+						   "tags are not recorded");
 	__atomic_store_n(&ptw_process.traced, 1, __ATOMIC_RELAXED);
 	__atomic_store_n(ptw_live, 1, __ATOMIC_RELEASE);
 }
@@ -236,7 +275,12 @@ static void end_of_thread(void *round)
 	ptw_thread_finished(&caller);
 }
 
-void ptw_thread_watch_end(void) { pthread_setspecific(end_key, (void *)1); }
+void ptw_thread_watch_end(void)
+{
+	ptw_untracked_malloc++; /* values of high keys lie in a block of their own */
+	pthread_setspecific(end_key, (void *)1);
+	ptw_untracked_malloc--;
+}
 
 __attribute__((constructor)) static void begin_process(int argc, char **argv, char **environment)
 {
@@ -251,12 +295,15 @@ __attribute__((constructor)) static void begin_process(int argc, char **argv, ch
 	ptw_process.serials = shared ? &ptw_shared->serials : &serials;
 	ptw_process.lock = shared ? &ptw_shared->handshake_lock : &lock;
 	*ptw_process.serials = ptw_self.serial = 1;
-	bool watching = pthread_key_create(&end_key, end_of_thread) == 0;
-	if (!path || !*path)
+	bool watching = ptw_last_key(&end_key, end_of_thread);
+	if (!path || !*path) {
+		ptw_notices_alone();
 		return;
+	}
 	struct sockaddr_un *address = &ptw_process.peer.address;
 	if (strlen(path) >= sizeof address->sun_path) {
 		ptw_say(PTW_SOCKET_VARIABLE " is too long: this process goes on untraced");
+		ptw_notices_alone();
 		return;
 	}
 	address->sun_family = AF_UNIX;
@@ -267,6 +314,7 @@ __attribute__((constructor)) static void begin_process(int argc, char **argv, ch
 	    PTW_SYS(SYS_madvise, page, 4096, MADV_WIPEONFORK, 0, 0, 0) != 0 ||
 	    !watching) {
 		ptw_say("no memory for libtthread: this process goes on untraced");
+		ptw_notices_alone();
 		return;
 	}
 	ptw_live = (uint32_t *)page;
@@ -280,12 +328,14 @@ __attribute__((constructor)) static void begin_process(int argc, char **argv, ch
 	ptw_thread_watch_end();
 	pthread_atfork(fork_prepare, fork_parent, fork_child);
 	ptw_log_start(&caller, pthread_self(), 0, 0);
+	ptw_probes_begin();
 }
 
 /* The thread that calls exit() says so; destructors that run after this one still log. */
 __attribute__((destructor)) static void end_process(void)
 {
 	struct ptw_frame caller = PTW_CALLER;
+	ptw_pages_boundary(); /* bytes that were changed are logged at boundaries */
 	if (ptw_tracing() && ptw_self.state == PTW_THREAD_TRACED)
 		log_exit(&caller);
 }

@@ -33,6 +33,11 @@ static inline uint64_t ptw_next_serial(void)
 /* Make this thread known: claim a list, shake hands. `serial` names it. Afterwards it is TRACED or UNTRACED. */
 PTW_HIDDEN void ptw_thread_attach(uint64_t serial, uint64_t start_routine);
 
+/* The same in two halves, for a thread that has something else to do until the answer is there: all signals must be
+ * blocked, and nothing may be logged in between; when there will be an answer, other threads' handshakes wait. */
+PTW_HIDDEN void ptw_thread_greet(uint64_t serial, uint64_t start_routine);
+PTW_HIDDEN void ptw_thread_greeted(void);
+
 /* Log how this thread began: `serial` is that of its create or fork (0: none known), `parent` the tid it was made by. */
 PTW_HIDDEN void ptw_log_start(const struct ptw_frame *caller, uint64_t object, uint64_t serial, uint32_t parent);
 
@@ -54,6 +59,9 @@ PTW_HIDDEN void ptw_threads_share(void);
 
 /* In a fork child: the threads of the parent are not here. */
 PTW_HIDDEN void ptw_threads_forget(void);
+
+/* What a new thread will run: when that is known here, its handshake begins. Then as ptw_thread_greet. */
+PTW_HIDDEN void ptw_thread_greet_early(void *(*routine)(void *), void *argument);
 
 PTW_HIDDEN void ptw_thread_finished(const struct ptw_frame *caller);
 

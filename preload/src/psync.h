@@ -5,7 +5,8 @@
  * inheritance and cancellation points are glibc's. An object in memory that is not tracked (a file's, or shared with
  * another program) is left as it is marked.
  *
- * Around it, thunks end: before a release and after an acquire (ptw_pages_boundary).
+ * Around it, thunks end: before a release and after an acquire (ptw_pages_boundary). Before a barrier's and a condition
+ * wait's release the interposer does that, since it logs the release by itself.
  */
 #ifndef PTW_PSYNC_H
 #define PTW_PSYNC_H

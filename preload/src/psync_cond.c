@@ -37,12 +37,11 @@ static int init(pthread_cond_t *condition, const pthread_condattr_t *attributes)
 static int destroy(pthread_cond_t *condition) { return GLIBC(pthread_cond_destroy)(shared(condition)); }
 
 #define WAIT(call)                    \
-	ptw_pages_boundary();         \
 	int result = (call);          \
 	ptw_pages_boundary();         \
 	return result
 
-static int wait(pthread_cond_t *restrict condition, pthread_mutex_t *restrict mutex)
+static int wait_for(pthread_cond_t *restrict condition, pthread_mutex_t *restrict mutex)
 {
 	WAIT(GLIBC(pthread_cond_wait)(shared(condition), shared_mutex(mutex)));
 }
@@ -110,7 +109,7 @@ void ptw_psync_cond_use(struct ptw_real *table)
 {
 	table->pthread_cond_init = init;
 	table->pthread_cond_destroy = destroy;
-	table->pthread_cond_wait = wait;
+	table->pthread_cond_wait = wait_for;
 	table->pthread_cond_timedwait = timedwait;
 	table->pthread_cond_clockwait = clockwait;
 	table->pthread_cond_signal = signal_one;

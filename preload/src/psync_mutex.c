@@ -19,6 +19,13 @@ static pthread_mutex_t *shared(pthread_mutex_t *mutex)
 
 static int acquired(int result)
 {
+	ptw_pages_acquired();
+	return result;
+}
+
+/* Where nobody could tell before whether it waits. */
+static int tried(int result)
+{
 	ptw_pages_boundary();
 	return result;
 }
@@ -33,25 +40,31 @@ static int init(pthread_mutex_t *mutex, const pthread_mutexattr_t *attributes)
 
 static int destroy(pthread_mutex_t *mutex) { return GLIBC(pthread_mutex_destroy)(shared(mutex)); }
 
-static int lock(pthread_mutex_t *mutex) { return acquired(GLIBC(pthread_mutex_lock)(shared(mutex))); }
+static int lock(pthread_mutex_t *mutex)
+{
+	ptw_pages_prepare();
+	return acquired(GLIBC(pthread_mutex_lock)(shared(mutex)));
+}
 
-static int trylock(pthread_mutex_t *mutex) { return acquired(GLIBC(pthread_mutex_trylock)(shared(mutex))); }
+static int trylock(pthread_mutex_t *mutex) { return tried(GLIBC(pthread_mutex_trylock)(shared(mutex))); }
 
 static int timedlock(pthread_mutex_t *mutex, const struct timespec *until)
 {
+	ptw_pages_prepare();
 	struct timespec copy = *until;
 	return acquired(GLIBC(pthread_mutex_timedlock)(shared(mutex), &copy));
 }
 
 static int clocklock(pthread_mutex_t *mutex, clockid_t clock, const struct timespec *until)
 {
+	ptw_pages_prepare();
 	struct timespec copy = *until;
 	return acquired(GLIBC(pthread_mutex_clocklock)(shared(mutex), clock, &copy));
 }
 
 static int unlock(pthread_mutex_t *mutex)
 {
-	ptw_pages_boundary();
+	ptw_pages_release();
 	return GLIBC(pthread_mutex_unlock)(shared(mutex));
 }
 
@@ -68,12 +81,12 @@ static int spin_destroy(pthread_spinlock_t *spin) { return GLIBC(pthread_spin_de
 
 static int spin_lock(pthread_spinlock_t *spin)
 {
-	return acquired(GLIBC(pthread_spin_lock)(ptw_alias_of((const void *)spin)));
+	return tried(GLIBC(pthread_spin_lock)(ptw_alias_of((const void *)spin)));
 }
 
 static int spin_trylock(pthread_spinlock_t *spin)
 {
-	return acquired(GLIBC(pthread_spin_trylock)(ptw_alias_of((const void *)spin)));
+	return tried(GLIBC(pthread_spin_trylock)(ptw_alias_of((const void *)spin)));
 }
 
 static int spin_unlock(pthread_spinlock_t *spin)
@@ -90,19 +103,24 @@ static int init11(mtx_t *mutex, int type) { return GLIBC(mtx_init)(ptw_alias_of(
 
 static void destroy11(mtx_t *mutex) { GLIBC(mtx_destroy)(shared11(mutex)); }
 
-static int lock11(mtx_t *mutex) { return acquired(GLIBC(mtx_lock)(shared11(mutex))); }
+static int lock11(mtx_t *mutex)
+{
+	ptw_pages_prepare();
+	return acquired(GLIBC(mtx_lock)(shared11(mutex)));
+}
 
-static int trylock11(mtx_t *mutex) { return acquired(GLIBC(mtx_trylock)(shared11(mutex))); }
+static int trylock11(mtx_t *mutex) { return tried(GLIBC(mtx_trylock)(shared11(mutex))); }
 
 static int timedlock11(mtx_t *restrict mutex, const struct timespec *restrict until)
 {
+	ptw_pages_prepare();
 	struct timespec copy = *until;
 	return acquired(GLIBC(mtx_timedlock)(shared11(mutex), &copy));
 }
 
 static int unlock11(mtx_t *mutex)
 {
-	ptw_pages_boundary();
+	ptw_pages_release();
 	return GLIBC(mtx_unlock)(shared11(mutex));
 }
 

@@ -7,6 +7,7 @@
  */
 #define _GNU_SOURCE
 #include "alias.h"
+#include "nap.h"
 #include "pages.h"
 #include "psync.h"
 #include "slots.h"
@@ -95,7 +96,6 @@ static int barrier_destroy(pthread_barrier_t *barrier) { return GLIBC(pthread_ba
 
 static int barrier_wait(pthread_barrier_t *barrier)
 {
-	ptw_pages_boundary();
 	return acquired(GLIBC(pthread_barrier_wait)(ptw_alias_of(barrier)));
 }
 
@@ -116,20 +116,26 @@ static int semaphore_value(sem_t *restrict semaphore, int *restrict ret)
 	return result;
 }
 
-static int semaphore_wait(sem_t *semaphore) { return acquired(GLIBC(sem_wait)(ptw_alias_of(semaphore))); }
+static int semaphore_wait(sem_t *semaphore)
+{
+	PTW_VIEW_CALL; /* it may wait for who waits for what this thread wrote */
+	return acquired(GLIBC(sem_wait)(ptw_alias_of(semaphore)));
+}
 
 static int semaphore_trywait(sem_t *semaphore) { return acquired(GLIBC(sem_trywait)(ptw_alias_of(semaphore))); }
 
 static int semaphore_timedwait(sem_t *restrict semaphore, const struct timespec *restrict until)
 {
+	PTW_VIEW_CALL;
 	struct timespec copy = *until;
-	return acquired(GLIBC(sem_timedwait)(ptw_alias_of(semaphore), &copy));
+	return acquired(PTW_NAP(int, GLIBC(sem_timedwait)(ptw_alias_of(semaphore), &copy), ));
 }
 
 static int semaphore_clockwait(sem_t *restrict semaphore, clockid_t clock, const struct timespec *restrict until)
 {
+	PTW_VIEW_CALL;
 	struct timespec copy = *until;
-	return acquired(GLIBC(sem_clockwait)(ptw_alias_of(semaphore), clock, &copy));
+	return acquired(PTW_NAP(int, GLIBC(sem_clockwait)(ptw_alias_of(semaphore), clock, &copy), ));
 }
 
 static int semaphore_post(sem_t *semaphore)
@@ -171,7 +177,7 @@ static int once(pthread_once_t *control, void (*routine)(void))
 		ptw_shared_wake(word, INT32_MAX);
 		return 0;
 	}
-	return 0;
+	return acquired(0);
 }
 
 static void once11(once_flag *flag, void (*routine)(void)) { once((pthread_once_t *)flag, routine); }

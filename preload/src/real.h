@@ -12,13 +12,24 @@
 
 #include "sys.h"
 
+#include <grp.h>
 #include <malloc.h>
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
+#include <setjmp.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/ptrace.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/time.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <threads.h>
+#include <time.h>
 
 /* X(name, version): version where more than one exists and the default matters, else NULL */
 #define PTW_REAL_FUNCTIONS(X)                         \
@@ -108,6 +119,20 @@
 	X(mtx_destroy, NULL)                          \
 	X(cnd_init, NULL)                             \
 	X(cnd_destroy, NULL)                          \
+	X(setuid, NULL)                               \
+	X(setgid, NULL)                               \
+	X(seteuid, NULL)                              \
+	X(setegid, NULL)                              \
+	X(setreuid, NULL)                             \
+	X(setregid, NULL)                             \
+	X(setresuid, NULL)                            \
+	X(setresgid, NULL)                            \
+	X(setgroups, NULL)                            \
+	X(initgroups, NULL)                           \
+	X(clone, NULL)                                \
+	X(clock, NULL)                                \
+	X(clock_gettime, NULL)                        \
+	X(clock_getres, NULL)                         \
 	X(sigaction, NULL)                            \
 	X(signal, NULL)                               \
 	X(__sysv_signal, NULL)                        \
@@ -115,6 +140,43 @@
 	X(pthread_sigmask, NULL)                      \
 	X(sigsuspend, NULL)                           \
 	X(sigaltstack, NULL)                          \
+	X(sigpending, NULL)                           \
+	X(sigtimedwait, NULL)                         \
+	X(sigwaitinfo, NULL)                          \
+	X(sigwait, NULL)                              \
+	X(pause, NULL)                                \
+	X(read, NULL)                                 \
+	X(__read_chk, NULL)                           \
+	X(signalfd, NULL)                             \
+	X(epoll_ctl, NULL)                            \
+	X(ptrace, NULL)                               \
+	X(siglongjmp, NULL)                           \
+	X(longjmp, NULL)                              \
+	X(_longjmp, NULL)                             \
+	X(__longjmp_chk, NULL)                        \
+	X(kill, NULL)                                 \
+	X(sigqueue, NULL)                             \
+	X(pthread_sigqueue, NULL)                     \
+	X(timer_create, NULL)                         \
+	X(timer_delete, NULL)                         \
+	X(timer_getoverrun, NULL)                     \
+	X(timer_settime, NULL)                        \
+	X(timer_gettime, NULL)                        \
+	X(setitimer, NULL)                            \
+	X(getitimer, NULL)                            \
+	X(alarm, NULL)                                \
+	X(nanosleep, NULL)                            \
+	X(clock_nanosleep, NULL)                      \
+	X(usleep, NULL)                               \
+	X(sleep, NULL)                                \
+	X(thrd_sleep, NULL)                           \
+	X(wait, NULL)                                 \
+	X(waitpid, NULL)                              \
+	X(wait3, NULL)                                \
+	X(wait4, NULL)                                \
+	X(waitid, NULL)                               \
+	X(posix_spawn, NULL)                          \
+	X(posix_spawnp, NULL)                         \
 	/* newer than the rest: absent in older libraries, and then nobody calls them */ \
 	X(pthread_mutex_clocklock, NULL)              \
 	X(pthread_cond_clockwait, NULL)               \
@@ -124,6 +186,8 @@
 	X(sem_clockwait, NULL)
 
 int dlclose(void *);
+ssize_t __read_chk(int, void *, size_t, size_t);
+void __longjmp_chk(struct __jmp_buf_tag[1], int) __attribute__((noreturn));
 void (*__sysv_signal(int, void (*)(int)))(int);
 int _IO_file_doallocate(void *);
 int __register_atfork(void (*)(void), void (*)(void), void (*)(void), void *);

@@ -37,8 +37,23 @@ static long map(const struct part *part, int fd, int how)
 			      part->shared ? fd : -1, part->offset);
 	/* a core dump would read, and so allocate, every page of it */
 	PTW_SYS(SYS_madvise, part->at, part->size, MADV_DONTDUMP, 0, 0, 0);
+	if (!part->shared) /* a new thread's process begins with nothing of its creator's */
+		PTW_SYS(SYS_madvise, part->at, part->size, MADV_WIPEONFORK, 0, 0, 0);
 	return result;
 }
+
+/* The program's limit of a file's size is not for our memory. For a moment it is as high as we may set it. */
+static void lift(struct rlimit *before)
+{
+	struct rlimit none = {RLIM_INFINITY, RLIM_INFINITY};
+	PTW_SYS(SYS_prlimit64, 0, RLIMIT_FSIZE, 0, before, 0, 0);
+	if (before->rlim_cur >= PTW_MEMFD_SIZE || PTW_SYS(SYS_prlimit64, 0, RLIMIT_FSIZE, &none, 0, 0, 0) == 0)
+		return;
+	none.rlim_cur = none.rlim_max = before->rlim_max;
+	PTW_SYS(SYS_prlimit64, 0, RLIMIT_FSIZE, &none, 0, 0, 0);
+}
+
+static void put_back(const struct rlimit *before) { PTW_SYS(SYS_prlimit64, 0, RLIMIT_FSIZE, before, 0, 0, 0); }
 
 static int make_memfd(void)
 {
@@ -70,7 +85,10 @@ int ptw_region_init(void)
 {
 	if (ready)
 		return 0;
+	struct rlimit before;
+	lift(&before);
 	int fd = make_memfd();
+	put_back(&before);
 	if (fd < 0)
 		return fd;
 	for (unsigned i = 0; i < sizeof plan / sizeof *plan; i++) {
@@ -95,7 +113,11 @@ int ptw_region_fd(void) { return memfd; }
 
 int ptw_region_adopt(uint64_t start, uint64_t end, uint64_t offset)
 {
-	memcpy((void *)(PTW_ALIAS + offset), (const void *)start, end - start);
+	static const char zeros[PTW_PAGE];
+	/* what is zeros is so there, and costs nothing */
+	for (uint64_t at = start; at < end; at += PTW_PAGE)
+		if (memcmp((const void *)at, zeros, PTW_PAGE) != 0)
+			memcpy((void *)(PTW_ALIAS + offset + (at - start)), (const void *)at, PTW_PAGE);
 	long result = PTW_SYS(SYS_mmap, start, end - start, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, memfd,
 			      offset);
 	return result == (long)start ? 0 : failed(result) ? (int)result : -EEXIST;
@@ -132,7 +154,7 @@ static long copy_extent(int to, uint64_t start, uint64_t end)
 	return 0;
 }
 
-int ptw_region_copy(void)
+static int copy_all(void)
 {
 	int to = make_memfd();
 	if (to < 0)
@@ -150,6 +172,15 @@ int ptw_region_copy(void)
 		}
 		at = end;
 	}
+}
+
+int ptw_region_copy(void)
+{
+	struct rlimit before;
+	lift(&before);
+	int fd = copy_all();
+	put_back(&before);
+	return fd;
 }
 
 int ptw_region_replace(int fd)

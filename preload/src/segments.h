@@ -2,11 +2,13 @@
 /*
  * Process mode: writable data of the executable and its libraries becomes part of the shared memory, where it lies.
  *
- * Tracked: data of the executable and of every library but these: the C library's (shared, never closed: its code runs
- * with signals blocked and hands its own buffers to the kernel), the loader's and ours (a copy for each process). The
- * main thread's thread-local storage is shared too, untracked, so that pointers to it work anywhere.
+ * Tracked: data of the executable and of every library but these: the C library's and the loader's (shared, never
+ * closed: their code runs with signals blocked and hands its own buffers to the kernel), and ours (a copy for each
+ * process). Whatever else is mapped and writable when process mode begins is shared, untracked: the main thread's
+ * thread-local storage, what the loader and constructors allocated, and main's first stack with arguments and
+ * environment.
  *
- * For the first process, with one thread and signals blocked.
+ * For the first process, with one thread and signals blocked; what is loaded later is loader.h's.
  */
 #ifndef PTW_SEGMENTS_H
 #define PTW_SEGMENTS_H
@@ -23,6 +25,7 @@ struct ptw_segment {
 	uint64_t start;
 	uint64_t end;
 	uint64_t page; /* number of its first page */
+	uint64_t bound_from, bound_to; /* where the loader enters functions at their first call: in each process, the same */
 };
 
 struct ptw_segments {
@@ -41,15 +44,27 @@ _Static_assert(sizeof(struct ptw_segments) <= (1 << 20), "ends before what follo
 
 #define ptw_segment_table ((struct ptw_segments *)PTW_META_SEGMENTS)
 
-/* This thread loaded libraries since: share them before anybody can know of them. */
-extern PTW_HIDDEN uint32_t ptw_segments_loaded;
-PTW_HIDDEN void ptw_segments_load(void);
+/* Share the libraries that this process loaded since. Under the lock of loader.h. 0 or negative errno. */
+PTW_HIDDEN int ptw_segments_load(void);
+
+/* Map everything here that other processes' libraries need. */
+PTW_HIDDEN void ptw_segments_catch_up(void);
+
+/* This process ends: what it has mapped in the range is left to those that stay. */
+PTW_HIDDEN void ptw_segments_leave(uint64_t start, uint64_t end);
+
+/* The mapping around an address, of which nothing is in use at the moment, is shared. */
+PTW_HIDDEN void ptw_segments_share_around(const void *address);
 
 /* Nothing is mapped at the address here; map it if it belongs to a library another thread loaded. Signal-safe. */
 PTW_HIDDEN bool ptw_segments_admit(uint64_t address);
 
 /* Is the i-th tracked segment mapped in this process? */
 PTW_HIDDEN bool ptw_segments_here(uint32_t i);
+
+/* Does the program's procedure linkage table take its addresses from this page? They are data of the loader, and lie
+ * with the program's own unless it was linked with -z now. */
+PTW_HIDDEN bool ptw_segments_linkage(uint32_t page);
 
 /* In a fork child whose region was replaced: map everything from there. */
 PTW_HIDDEN int ptw_segments_remap(void);

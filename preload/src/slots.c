@@ -3,7 +3,7 @@
 #define _GNU_SOURCE
 #include "slots.h"
 
-#include "handshake.h"
+#include "notice.h"
 #include "real.h"
 
 #include <errno.h>
@@ -50,7 +50,7 @@ int ptw_slot_claim(void)
 	ptw_unlock(&ptw_shared->lock);
 	if (found < 0 && !said) {
 		said = true;
-		ptw_say("no more than 1023 threads at once in process mode: pthread_create fails (--threads=native)");
+		ptw_notice(PTW_NOTICE_LIMIT, NULL, "no more than 1023 threads at once as processes: pthread_create fails");
 	}
 	return found;
 }

@@ -24,6 +24,8 @@ enum ptw_slot_state {
 	PTW_SLOT_ENDED, /* by itself: its start routine returned, or it left by pthread_exit or cancellation */
 };
 
+enum ptw_schedule { PTW_SCHEDULE_INHERITED = 0, PTW_SCHEDULE_WANTED, PTW_SCHEDULE_BEGUN, PTW_SCHEDULE_DONE };
+
 struct ptw_slot {
 	pthread_mutex_t life; /* robust; locked by its thread, for good */
 	uint32_t state;                /* enum ptw_slot_state */
@@ -37,26 +39,38 @@ struct ptw_slot {
 	uint32_t creator;              /* slot */
 	uint32_t error;                /* of the clone that failed */
 	uint32_t requests;             /* PTW_REQUEST_ bits, see control.c */
+	uint32_t napping;              /* requests that can wait are not signalled, see nap.h */
 	pthread_t handle;
 	void *result;
 	void *(*routine)(void *);
 	void *argument;
 	uint64_t stack; /* low end; size in bytes */
 	uint64_t stack_size;
+	uint64_t guard; /* bytes below the stack, as its attribute asks for; 0 for memory of the program */
 	uint64_t stack_run; /* heap run that holds the stack, 0: the slot's area or the program's memory */
 	uint64_t open_from; /* thread-local storage: always open to everybody, from here */
 	uint64_t open_to;
-	uint64_t mask;
-	uint32_t scheduled; /* policy and priority are to be set */
+	uint64_t mask;    /* that it begins with */
+	uint64_t blocked; /* signals its thread blocks now: written by the thread, read by who has a signal to hand over */
+	uint64_t waiting; /* signals its thread waits for now (sigwait); as above */
+	uint64_t handed;  /* signals for the program handed to it since it last looked; see pending.h */
+	uint32_t scheduled; /* enum ptw_schedule: policy (if not negative), priority and affinity are to be set */
 	int32_t policy;
 	int32_t priority;
 	uint32_t fork_done; /* futex: its fork child has its own memory */
+	int64_t fork_result;
 	uint32_t joining; /* slot + 1 it waits for */
 	uint32_t pinned;  /* `affinity` is to be set */
 	uint64_t affinity[16];
 	uint32_t mail_lock;
 	uint32_t mail;      /* entries in the mailbox */
 	uint32_t overflow;  /* it was full: everything is asked back */
+	uint32_t counted;    /* what it used is in the program's account */
+	uint64_t view_served; /* the last request of passing.c it has met */
+	uint64_t ids_seen;   /* changes of user and group ids its process has followed */
+	uint32_t name_lock;
+	uint32_t renaming;
+	char name[16];       /* that somebody else gave it: PTW_REQUEST_NAME */
 	uint32_t generation; /* counts the threads that had this slot */
 };
 
@@ -69,12 +83,19 @@ struct ptw_meta {
 	uint32_t handshake_lock;
 	uint32_t main_slot; /* 0, but in a fork child of another thread */
 	uint64_t serials;
+	uint64_t view_asked; /* requests of passing.c */
+	uint32_t herald;    /* tid of the main process's thread that takes signals and errands; 0 none */
 	uint32_t exec_slot; /* slot + 1 whose exec the main process is to do */
 	uint32_t units_lock;
 	uint32_t segments_lock;
 	uint32_t open_lock;
 	uint32_t files_lock;
 	uint32_t once_lock;
+	uint32_t orphans_lock; /* the main process is a subreaper, for one thread's fork */
+	uint32_t break_lock;
+	uint32_t create_lock; /* glibc's list of threads */
+	uint32_t places;      /* ever given out; places.c */
+	uint64_t break_start, break_now; /* 0: nobody asked; brk.c */
 	uint64_t open_used; /* bytes of the untracked heap ever given out */
 	struct ptw_slot slot[PTW_SLOTS];
 };
@@ -88,6 +109,10 @@ static inline struct ptw_slot *ptw_slot(void) { return &ptw_shared->slot[ptw_slo
 
 /* Is this the thread whose process the program is? */
 static inline bool ptw_is_main(void) { return ptw_slot_index == ptw_shared->main_slot; }
+
+/* Is this the thread of its slot? It is not in a child that shares memory for a moment (vfork), nor in a thread that
+ * the C library made for itself. */
+static inline bool ptw_slot_runs(void) { return ptw_slot()->pid == (uint32_t)ptw_gettid(); }
 
 /* This process is one of a program in process mode (and its memory is set up). */
 extern PTW_HIDDEN bool ptw_process_mode;

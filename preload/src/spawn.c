@@ -7,8 +7,8 @@
  *    which is the new process's by then.
  *  - Helper and new process have the same stack, and both are on it for a moment: after the clone the helper leaves
  *    with nothing but registers.
- *  - glibc put the control block into the creator's list of threads. It is taken out again: the list's head is of one
- *    process, its links lie in shared memory, and every process makes threads.
+ *  - glibc put the control block into its list of threads. It is taken out again: what glibc does with them (changing
+ *    users, storage of libraries) would be done to threads of another process, or to none. All create under one lock.
  *  - The kernel forgets the list of robust mutexes at a clone: it is registered again.
  *  - start_thread reads the locale with all signals blocked; a page that is closed then would kill. So that is done
  *    once before, by the creator.
@@ -42,7 +42,7 @@ static struct node *links_of(pthread_t thread) { return (struct node *)((char *)
 
 static bool linked(const struct node *node) { return node->next->prev == node && node->prev->next == node; }
 
-static void unlink_thread(pthread_t thread)
+void ptw_spawn_unlink(pthread_t thread)
 {
 	struct node *node = links_of(thread);
 	if (!linked(node))
@@ -107,6 +107,16 @@ static __attribute__((noinline)) void *proceed(struct ptw_slot *slot)
 	return ptw_thread_begin(slot);
 }
 
+/* What the new process inherits: its creator may change it as soon as the thread can be named. */
+static void schedule(const struct ptw_slot *slot)
+{
+	struct sched_param parameter = {slot->priority};
+	if (slot->scheduled)
+		PTW_SYS(SYS_sched_setscheduler, 0, slot->policy, &parameter, 0, 0, 0);
+	if (slot->pinned)
+		PTW_SYS(SYS_sched_setaffinity, 0, sizeof slot->affinity, slot->affinity, 0, 0, 0);
+}
+
 static void *helper(void *argument)
 {
 	struct ptw_slot *slot = argument;
@@ -116,6 +126,7 @@ static void *helper(void *argument)
 	volatile char *below = alloca(frame - slot->open_from + 256);
 	below[0] = 0;
 	slot->handle = pthread_self();
+	schedule(slot);
 	return proceed(slot);
 }
 
@@ -129,12 +140,15 @@ int ptw_spawn(struct ptw_slot *slot)
 	int error = pthread_attr_setstack(&attributes, (void *)slot->stack, slot->stack_size);
 	__atomic_store_n(&slot->helper, 1, __ATOMIC_RELEASE);
 	ptw_pages_lend(slot);
+	ptw_lock(&ptw_shared->create_lock);
 	if (error == 0)
 		error = GLIBC(pthread_create)(&handle, &attributes, helper, slot);
+	if (error == 0)
+		ptw_spawn_unlink(handle);
+	ptw_unlock(&ptw_shared->create_lock);
 	pthread_attr_destroy(&attributes);
 	if (error)
 		return error;
-	unlink_thread(handle);
 	uint32_t word;
 	while ((word = __atomic_load_n(&slot->helper, __ATOMIC_ACQUIRE)) != 0)
 		ptw_shared_wait(&slot->helper, word, NULL);

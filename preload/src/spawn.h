@@ -22,6 +22,9 @@ PTW_HIDDEN int ptw_spawn(struct ptw_slot *slot);
 /* Give back what glibc allocated for a thread that is gone. */
 PTW_HIDDEN void ptw_spawn_forget(struct ptw_slot *slot);
 
+/* Take a thread out of glibc's list, right after its creation, under the create lock. */
+PTW_HIDDEN void ptw_spawn_unlink(pthread_t thread);
+
 /* life.c: the new process, on its own stack, all signals blocked. */
 PTW_HIDDEN void *ptw_thread_begin(struct ptw_slot *slot);
 

@@ -4,11 +4,14 @@
  * changes: the program's main() is called as ever.
  *
  * The frame that calls main() there is the outermost: unwinders stop at it. Constructors ran before, on the kernel's
- * stack; arguments and environment stay where the kernel put them (every process has a copy).
+ * stack; arguments and environment stay where the kernel put them, in memory that becomes shared.
  */
 #define _GNU_SOURCE
-#include "options.h"
+#include "arguments.h"
+#include "engine.h"
+#include "fitness.h"
 #include "pages.h"
+#include "segments.h"
 #include "slots.h"
 #include "threading.h"
 
@@ -39,7 +42,17 @@ __asm__(".pushsection .text.ptw_on_stack,\"ax\",@progbits\n"
 	".size ptw_on_stack, .-ptw_on_stack\n"
 	".popsection\n");
 
-static void run_main(void) { exit(program.main(program.argc, program.argv, program.environment)); }
+/* Nobody is on the kernel's stack any more: from now on all processes have the same, with arguments and environment. */
+static void run_main(void)
+{
+	uint64_t mask;
+	ptw_block_signals(&mask);
+	if (!ptw_under_engine()) /* there it is the engine that shows them */
+		ptw_arguments_keep();
+	ptw_segments_share_around(program.argv);
+	ptw_restore_signals(&mask);
+	exit(program.main(program.argc, program.argv, program.environment));
+}
 
 static int main_in_process_mode(int argc, char **argv, char **environment)
 {
@@ -60,5 +73,5 @@ PTW_EXPORT int __libc_start_main(int (*main)(int, char **, char **), int argc, c
 {
 	start_main *real = (start_main *)dlsym(RTLD_NEXT, "__libc_start_main");
 	program.main = main;
-	return real(ptw_options()->process ? main_in_process_mode : main, argc, argv, init, fini, loader_fini, stack_end);
+	return real(ptw_fit() ? main_in_process_mode : main, argc, argv, init, fini, loader_fini, stack_end);
 }

@@ -6,6 +6,7 @@
  */
 #define _GNU_SOURCE
 #include "log.h"
+#include "pages.h"
 #include "real.h"
 
 #include <errno.h>
@@ -46,6 +47,7 @@ static void wait_cancelled(void *wait) { wait_end(wait, ECANCELED); }
 #define WAIT(kind, error, call)                                                                          \
 	struct wait wait = {PTW_CALLER, 0, condition, mutex, kind};                                      \
 	int result;                                                                                      \
+	ptw_pages_boundary(); /* before the release is logged: a thunk of its own begins there */        \
 	if (!ptw_tracing())                                                                              \
 		return (call);                                                                           \
 	wait.enter = ptw_tsc();                                                                          \

@@ -9,6 +9,7 @@
 #define _GNU_SOURCE
 #include "event.h"
 #include "log.h"
+#include "pages.h"
 #include "process.h"
 #include "real.h"
 
@@ -132,8 +133,10 @@ PTW_EXPORT int pthread_barrier_init(pthread_barrier_t *restrict barrier, const p
 PTW_EXPORT int pthread_barrier_wait(pthread_barrier_t *barrier)
 {
 	struct ptw_frame caller = PTW_CALLER;
+	ptw_pages_boundary(); /* before the arrival is logged: a thunk of its own begins there */
 	if (!ptw_tracing())
 		return REAL(pthread_barrier_wait)(barrier);
+	ptw_pages_boundary(); /* the arrival begins a thunk in which nothing is accessed */
 	uint64_t enter = ptw_tsc();
 	struct ptw_object *object = ptw_object_get(ptw_process.objects, (uint64_t)barrier);
 	uint64_t count = object ? __atomic_load_n(&object->count, __ATOMIC_ACQUIRE) : 0;

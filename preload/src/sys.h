@@ -7,6 +7,7 @@
 #define PTW_SYS_H
 
 #include <linux/futex.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/syscall.h>
@@ -62,6 +63,9 @@ static inline void ptw_futex_wake(uint32_t *word, int count)
 {
 	PTW_SYS(SYS_futex, word, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, count, 0, 0, 0);
 }
+
+/* What is blocked where closed pages may be touched: a fault with SIGSEGV blocked would kill. */
+#define PTW_ALL_BUT_FAULTS (~(1ull << (SIGSEGV - 1)))
 
 /* Block every signal of this thread; the old mask goes to *ret. The kernel's mask is 64 bits. */
 static inline void ptw_block_signals(uint64_t *ret)

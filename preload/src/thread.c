@@ -10,13 +10,16 @@
  * The caller's pthread_t is written once, by whichever of the two comes first, because the memory it lies in may be
  * gone as soon as the new thread runs.
  *
- * pthread_exit and thrd_exit log nothing: the end of a thread is logged by a thread-specific destructor, in the
- * last of its rounds, so that what other destructors do is still in the list.
+ * pthread_exit and thrd_exit log nothing: the end of a thread is logged by a thread-specific destructor, the last of
+ * the last round, so that what other destructors do is still in the list.
  */
 #define _GNU_SOURCE
+#include "fitness.h"
 #include "life.h"
+#include "pages.h"
 #include "process.h"
 #include "real.h"
+#include "view.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -105,7 +108,10 @@ static void name(struct ptw_start *start, pthread_t handle)
 {
 	uint32_t nobody = 0;
 	if (__atomic_compare_exchange_n(&start->named, &nobody, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE)) {
-		*start->where = handle;
+		if (ptw_private)
+			ptw_view_put(start->where, &handle, sizeof handle);
+		else
+			*start->where = handle;
 		__atomic_store_n(&start->named, 2, __ATOMIC_RELEASE);
 		return;
 	}
@@ -132,23 +138,28 @@ static uint64_t lookup(pthread_t handle)
 
 /* --- the new thread --------------------------------------------------------------------------------------------- */
 
+static uint64_t routine_of(const struct ptw_start *start)
+{
+	return start->routine ? (uint64_t)start->routine : (uint64_t)start->routine11;
+}
+
 static void arrive(struct ptw_start *start, const struct ptw_frame *caller)
 {
 	uint64_t mask;
 	uint32_t tid = (uint32_t)ptw_gettid();
-	name(start, pthread_self());
 	__atomic_store_n(&start->tid, tid, __ATOMIC_RELEASE);
 	if (tid_offset && *(const uint32_t *)((const char *)pthread_self() + tid_offset) != tid)
 		tid_offset = 0; /* not what we took it for */
 	ptw_self.start = start;
 	ptw_thread_watch_end();
-	if (!ptw_tracing())
-		return;
 	ptw_block_signals(&mask);
-	publish(pthread_self(), start->serial, tid);
-	ptw_thread_attach(start->serial, start->routine ? (uint64_t)start->routine : (uint64_t)start->routine11);
-	ptw_log_start(caller, pthread_self(), start->serial, start->creator);
+	if (ptw_tracing()) {
+		publish(pthread_self(), start->serial, tid);
+		ptw_thread_attach(start->serial, routine_of(start));
+		ptw_log_start(caller, pthread_self(), start->serial, start->creator);
+	}
 	ptw_restore_signals(&mask);
+	name(start, pthread_self()); /* an access to the program's memory: not before the start is logged */
 }
 
 static void *run(void *argument)
@@ -167,9 +178,17 @@ static int run11(void *argument)
 	return start->routine11(start->argument);
 }
 
+void ptw_thread_greet_early(void *(*routine)(void *), void *argument)
+{
+	const struct ptw_start *start = argument;
+	if (ptw_tracing() && (routine == run || routine == (void *(*)(void *))(void (*)(void))run11))
+		ptw_thread_greet(start->serial, routine_of(start));
+}
+
 void ptw_thread_finished(const struct ptw_frame *caller)
 {
 	struct ptw_start *start = ptw_self.start;
+	ptw_pages_boundary(); /* while there is a list to log it */
 	if (ptw_tracing())
 		ptw_thread_end(caller);
 	if (!start) {
@@ -206,6 +225,8 @@ static void created(struct ptw_start *start, const struct ptw_frame *caller, uin
 	if (error == 0) {
 		uint32_t tid = __atomic_load_n(&start->tid, __ATOMIC_ACQUIRE);
 		name(start, start->handle);
+		if (ptw_private)
+			ptw_view_look(start->where, sizeof start->handle);
 		if (tid == 0 && tid_offset)
 			tid = *(const uint32_t *)((const char *)start->handle + tid_offset);
 		publish(start->handle, start->serial, tid);
@@ -223,6 +244,8 @@ PTW_EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attribute
 			      void *argument)
 {
 	struct ptw_frame caller = PTW_CALLER;
+	if (!ptw_process_mode)
+		ptw_fit_surprise((const void *)caller.pc);
 	struct ptw_start *start = ptw_tracing() ? prepare(thread, argument) : NULL;
 	if (!start)
 		return REAL(pthread_create)(thread, attributes, routine, argument);
@@ -241,6 +264,8 @@ static int c11_error(int result)
 PTW_EXPORT int thrd_create(thrd_t *thread, thrd_start_t routine, void *argument)
 {
 	struct ptw_frame caller = PTW_CALLER;
+	if (!ptw_process_mode)
+		ptw_fit_surprise((const void *)caller.pc);
 	struct ptw_start *start = ptw_tracing() ? prepare(thread, argument) : NULL;
 	if (!start)
 		return REAL(thrd_create)(thread, routine, argument);

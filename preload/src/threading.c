@@ -6,10 +6,15 @@
 #include "dispositions.h"
 #include "fork.h"
 #include "handshake.h"
+#include "engine.h"
 #include "heap.h"
 #include "libc_locks.h"
 #include "life.h"
+#include "loader.h"
+#include "notice.h"
+#include "passed.h"
 #include "pages.h"
+#include "places.h"
 #include "process.h"
 #include "psync.h"
 #include "real.h"
@@ -52,13 +57,16 @@ static const char *set_up(void)
 {
 	if (!single_threaded())
 		return "a thread runs before main(): threads stay threads";
-	if (ptw_spawn_init() != 0 || ptw_libc_locks_share() != 0)
+	if (ptw_spawn_init() != 0 || ptw_libc_locks_share() != 0 || ptw_loader_init() != 0)
 		return "this C library is not one process mode knows: threads stay threads";
 	ptw_shared->main_pid = (uint32_t)ptw_getpid();
 	ptw_shared->main_parent = (uint32_t)PTW_SYS(SYS_getppid, 0, 0, 0, 0, 0, 0);
 	ptw_shared->slots_high = ptw_shared->alive = 1;
 	if (ptw_segments_init() != 0)
 		return "no room to share the program's data: threads stay threads";
+	if (!ptw_under_engine())
+		ptw_places_init();
+	ptw_passed_init();
 	return NULL;
 }
 
@@ -81,6 +89,7 @@ bool ptw_threading_begin(void)
 		ptw_slot_prepare(slot);
 		ptw_slot_live(slot);
 		slot->result = PTHREAD_CANCELED;
+		slot->blocked = mask;
 		ptw_control_init();
 		ptw_dispositions_init();
 		ptw_threads_share();
@@ -92,6 +101,6 @@ bool ptw_threading_begin(void)
 	}
 	ptw_restore_signals(&mask);
 	if (why)
-		ptw_say(why);
+		ptw_notice(PTW_NOTICE_FALLBACK, NULL, why);
 	return !why;
 }

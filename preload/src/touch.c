@@ -62,3 +62,12 @@ void ptw_touch_message(const struct msghdr *message, bool write, const struct pt
 	ptw_touch_vectors(message->msg_iov, message->msg_iovlen, write, frame);
 	ptw_touch(message->msg_control, message->msg_controllen, write, frame);
 }
+
+void ptw_touch_messages(const struct mmsghdr *list, unsigned count, bool write, const struct ptw_frame *frame)
+{
+	if (!list || count > VECTORS)
+		return;
+	ptw_touch(list, count * sizeof *list, true, frame);
+	for (unsigned i = 0; i < count; i++)
+		ptw_touch_message(&list[i].msg_hdr, write, frame);
+}

@@ -28,4 +28,10 @@ PTW_HIDDEN void ptw_touch_vectors(const struct iovec *vector, uint64_t count, bo
 struct msghdr;
 PTW_HIDDEN void ptw_touch_message(const struct msghdr *message, bool write, const struct ptw_frame *frame);
 
+/* What a request's last argument points to, if it does. */
+PTW_HIDDEN void ptw_touch_ptrace(int request, void *data, const struct ptw_frame *frame);
+
+struct mmsghdr;
+PTW_HIDDEN void ptw_touch_messages(const struct mmsghdr *list, unsigned count, bool write, const struct ptw_frame *frame);
+
 #endif

@@ -46,7 +46,10 @@ PTW_HIDDEN void ptw_units_cut(uint32_t first, uint32_t count);
 /* Units up to this one were given out some time. */
 PTW_HIDDEN bool ptw_units_known(uint32_t unit);
 
-/* Make a run longer where it lies. */
+/* Make all bytes zeros of units that nobody uses yet. */
+PTW_HIDDEN void ptw_units_clean(uint32_t first, uint32_t count);
+
+/* Make a run longer where it lies; what comes along is not zeroed. */
 PTW_HIDDEN bool ptw_units_extend(uint32_t first, uint32_t count, uint32_t wanted);
 
 #endif

@@ -49,6 +49,8 @@ void ptw_unwind_forget(void)
 	}
 }
 
+struct ptw_unwind_detour ptw_unwind_detour = {.address = ~0ull};
+
 struct walk {
 	uint64_t pc, sp, bp;
 	uint64_t top; /* of the stack we are on; UINT64_MAX unknown */
@@ -98,6 +100,8 @@ static inline bool leave(struct walk *w)
 			return false;
 	}
 	if (cfa <= w->sp || !peek(w, cfa - 8, &w->pc))
+		return false;
+	if (w->pc == ptw_unwind_detour.address && (w->pc = ptw_unwind_detour.real(cfa - 8)) == 0)
 		return false;
 	if (rule.rbp != PTW_RBP_SAME &&
 	    !peek(w, (rule.rbp == PTW_RBP_AT_CFA ? cfa : w->bp) + (uint64_t)(int64_t)rule.rbp_offset, &bp))

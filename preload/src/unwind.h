@@ -30,6 +30,14 @@ struct ptw_frame {
  * the thread's stack, 0 unknown. */
 PTW_HIDDEN unsigned ptw_unwind(const struct ptw_frame *from, uint64_t top, uint64_t *stack, unsigned max);
 
+/* Functions may have been made to return to `address`; `real` knows where the one returns whose return address is at
+ * `slot`, of the calling thread's stack (0: it does not). */
+struct ptw_unwind_detour {
+	uint64_t address;
+	uint64_t (*real)(uint64_t slot);
+};
+extern PTW_HIDDEN struct ptw_unwind_detour ptw_unwind_detour;
+
 /* Forget all rules. */
 PTW_HIDDEN void ptw_unwind_forget(void);
 

@@ -3,8 +3,9 @@
 #define _GNU_SOURCE
 #include "warden.h"
 
+#include "control.h"
 #include "handshake.h"
-#include "real.h"
+#include "program.h"
 #include "slots.h"
 
 #include <errno.h>
@@ -60,12 +61,16 @@ static void buried(const siginfo_t *info, bool ended)
 
 static void *watch(void *argument)
 {
+	struct rusage usage;
+	const uint64_t mask = ~(1ull << (PTW_CONTROL_SIGNAL - 1));
 	(void)argument;
+	ptw_restore_signals(&mask); /* it has to be called away from its wait */
+	ptw_servant_begin(PTW_WARDEN);
 	for (;;) {
 		siginfo_t info = {0};
 		uint32_t seen = __atomic_load_n(children, __ATOMIC_ACQUIRE);
 		/* WNOWAIT first: while it is a zombie its number is not used again, so its slot can be told */
-		long result = PTW_SYS(SYS_waitid, P_ALL, 0, &info, WEXITED | WNOWAIT | __WCLONE, 0, 0);
+		long result = PTW_SYS(SYS_waitid, P_ALL, 0, &info, WEXITED | WNOWAIT | __WCLONE, &usage, 0);
 		if (result == -ECHILD) {
 			ptw_shared_wait(children, seen, NULL);
 			continue;
@@ -76,6 +81,7 @@ static void *watch(void *argument)
 		uint32_t state = slot ? __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) : PTW_SLOT_FREE;
 		bool ended = state == PTW_SLOT_ENDED || state == PTW_SLOT_FREE;
 		siginfo_t again;
+		ptw_usage_buried(&usage);
 		PTW_SYS(SYS_waitid, P_PID, info.si_pid, &again, WEXITED | WNOHANG | __WCLONE, 0, 0);
 		buried(&info, ended);
 	}
@@ -84,15 +90,7 @@ static void *watch(void *argument)
 
 int ptw_warden_start(void)
 {
-	pthread_attr_t attributes;
-	pthread_t thread;
-	if (started)
-		return 0;
-	pthread_attr_init(&attributes);
-	pthread_attr_setstacksize(&attributes, 128 << 10);
-	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-	int error = GLIBC(pthread_create)(&thread, &attributes, watch, NULL);
-	pthread_attr_destroy(&attributes);
+	int error = started ? 0 : ptw_servant_start(watch, NULL);
 	started = error == 0;
 	return error;
 }

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Can this program's threads be processes, and will it have any? Looked at once, before main(), in what the loader has
+ * mapped by then: a program that nothing in it could make a thread of is left alone, and costs nothing; one that is
+ * known not to work as processes keeps its threads, and that is said.
+ *
+ * Right at any time, also in the first call of an allocator while libraries are initialised. Thread-safe.
+ */
+#ifndef PTW_FITNESS_H
+#define PTW_FITNESS_H
+
+#include "sys.h"
+
+#include <stdbool.h>
+
+/* Is this a program whose threads are to be processes? */
+PTW_HIDDEN bool ptw_fit(void);
+
+/* A thread is made although nothing could: a library that came later does it. It stays a thread, and that is said. */
+PTW_HIDDEN void ptw_fit_surprise(const void *code);
+
+#endif

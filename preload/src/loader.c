@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: MIT */
+/* Libraries loaded later; loader.h says what is guaranteed. */
+#define _GNU_SOURCE
+#include "loader.h"
+
+#include "handshake.h"
+#include "notice.h"
+#include "segments.h"
+#include "slots.h"
+#include "touch.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <string.h>
+
+/* --- its locks --- */
+
+enum { LOCKS = 4, SHARED_KIND = 128 /* glibc's bit for process-shared mutexes */ };
+
+static pthread_mutex_t *locks[LOCKS];
+static unsigned lock_count;
+
+static bool is_recursive(const pthread_mutex_t *mutex) { return mutex->__data.__kind == PTHREAD_MUTEX_RECURSIVE_NP; }
+
+static bool is_free(const pthread_mutex_t *mutex)
+{
+	static const pthread_mutex_t fresh = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+	return memcmp(mutex, &fresh, sizeof fresh) == 0;
+}
+
+static void add(pthread_mutex_t *mutex)
+{
+	if (lock_count < LOCKS)
+		locks[lock_count++] = mutex;
+}
+
+struct place {
+	char *start;
+	uint64_t size;
+};
+
+/* While libraries are iterated over, one of the locks is held, by us; its neighbours are of the same kind. */
+static int find_locks(struct dl_phdr_info *info, size_t size, void *data)
+{
+	const struct place *globals = data;
+	int tid = ptw_gettid();
+	(void)info, (void)size;
+	for (uint64_t at = 0; at + sizeof(pthread_mutex_t) <= globals->size; at += 8) {
+		pthread_mutex_t *mutex = (pthread_mutex_t *)(globals->start + at);
+		if (mutex->__data.__lock != 1 || mutex->__data.__count != 1 || mutex->__data.__owner != tid ||
+		    !is_recursive(mutex))
+			continue;
+		add(mutex);
+		for (pthread_mutex_t *before = mutex - 1; (char *)before >= globals->start && is_free(before); before--)
+			add(before);
+		for (pthread_mutex_t *behind = mutex + 1;
+		     (char *)(behind + 1) <= globals->start + globals->size && is_free(behind); behind++)
+			add(behind);
+		break;
+	}
+	return 1;
+}
+
+int ptw_loader_init(void)
+{
+	struct place globals = {dlsym(RTLD_DEFAULT, "_rtld_global"), 0};
+	const ElfW(Sym) *symbol = NULL;
+	Dl_info info;
+	if (!globals.start || !dladdr1(globals.start, &info, (void **)&symbol, RTLD_DL_SYMENT) || !symbol)
+		return -ENOSYS;
+	globals.size = symbol->st_size;
+	dl_iterate_phdr(find_locks, &globals);
+	for (unsigned i = 0; i < lock_count; i++)
+		locks[i]->__data.__kind |= SHARED_KIND;
+	return lock_count ? 0 : -ENOSYS;
+}
+
+/* --- what was loaded --- */
+
+enum { ALLOCATED = 64, LONGEST_LIST = 4096 };
+
+static const struct link_map *allocated[ALLOCATED]; /* the last ones */
+static uint32_t allocations;
+static uint32_t depth; /* of dlopen in this process, which holds the lock meanwhile */
+
+uint32_t ptw_loader_pending;
+
+void ptw_loader_allocated(const void *block)
+{
+	allocated[allocations++ % ALLOCATED] = block;
+	ptw_loader_pending = 1;
+}
+
+bool ptw_loader_made(const struct dl_phdr_info *info)
+{
+	for (uint32_t i = 0; i < ALLOCATED && i < allocations; i++)
+		if (allocated[i]->l_addr == info->dlpi_addr && allocated[i]->l_name == info->dlpi_name)
+			return true;
+	return false;
+}
+
+/* Was one of them a library, and not some other table? */
+static bool loaded(void)
+{
+	uint32_t left = LONGEST_LIST;
+	for (const struct link_map *map = _r_debug.r_map; map && left; map = map->l_next, left--)
+		for (uint32_t i = 0; i < ALLOCATED && i < allocations; i++)
+			if (map == allocated[i])
+				return true;
+	return false;
+}
+
+static void enter(void)
+{
+	if (depth++ == 0)
+		ptw_lock(&ptw_shared->segments_lock);
+}
+
+static void leave(void)
+{
+	if (--depth == 0)
+		ptw_unlock(&ptw_shared->segments_lock);
+}
+
+static void share(void)
+{
+	if (ptw_segments_load() != 0)
+		ptw_notice(PTW_NOTICE_LIMIT, NULL, "no room to share the data of a library that was loaded: each thread has its own");
+}
+
+void ptw_loader_share(void)
+{
+	ptw_loader_pending = 0;
+	if (!loaded())
+		return;
+	enter();
+	share();
+	leave();
+}
+
+void ptw_loader_alone(void)
+{
+	int tid = (int)ptw_gettid();
+	for (unsigned i = 0; i < lock_count; i++) {
+		if (locks[i]->__data.__owner == tid)
+			continue;
+		memset(locks[i], 0, sizeof *locks[i]);
+		locks[i]->__data.__kind = PTHREAD_MUTEX_RECURSIVE_NP | SHARED_KIND;
+	}
+}
+
+/* --- dlopen --- */
+
+/* May who calls it matter? Only its own search path, for names that are to be searched for. */
+static bool depends_on_caller(const char *path, const void *caller)
+{
+	struct link_map *map = NULL;
+	Dl_info info;
+	if (!path || (strchr(path, '/') && !strchr(path, '$')))
+		return false;
+	if (strchr(path, '$') || !dladdr1(caller, &info, (void **)&map, RTLD_DL_LINKMAP) || !map)
+		return true;
+	for (const ElfW(Dyn) *entry = map->l_ld; entry && entry->d_tag != DT_NULL; entry++)
+		if (entry->d_tag == DT_RUNPATH || entry->d_tag == DT_RPATH)
+			return true;
+	return false;
+}
+
+static void *(*next_dlopen)(const char *, int);
+
+static void *load(const char *path, int mode)
+{
+	enter();
+	ptw_segments_catch_up(); /* what others have loaded is not to be mapped over */
+	void *library = next_dlopen(path, mode);
+	if (ptw_loader_pending) {
+		ptw_loader_pending = 0;
+		share();
+	}
+	leave();
+	return library;
+}
+
+/* Where it searches may depend on its caller: then it is jumped to (gcc does that with -O2). */
+PTW_EXPORT void *dlopen(const char *path, int mode)
+{
+	struct ptw_frame caller = PTW_CALLER;
+	if (!next_dlopen)
+		*(void **)&next_dlopen = dlsym(RTLD_NEXT, "dlopen");
+	if (!ptw_process_mode)
+		return next_dlopen(path, mode);
+	if (ptw_tracking)
+		ptw_touch_string(path, &caller);
+	mode |= RTLD_NODELETE;
+	if (depends_on_caller(path, __builtin_return_address(0)))
+		return next_dlopen(path, mode);
+	return load(path, mode);
+}

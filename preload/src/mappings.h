@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What is mapped in a process, as /proc/PID/maps tells it, line by line. Signal-safe; nothing is allocated. The file is
+ * read while it changes: whoever needs it whole sees that nobody maps anything meanwhile.
+ */
+#ifndef PTW_MAPPINGS_H
+#define PTW_MAPPINGS_H
+
+#include "sys.h"
+
+#include <stdbool.h>
+
+struct ptw_mapping_line {
+	uint64_t start, end, offset, inode;
+	int protection;
+	bool shared;
+	bool is_stack; /* the one the kernel gave */
+	char path[512]; /* "" no file; else the file's, or a "/" of what has only a name */
+};
+
+struct ptw_mappings {
+	long fd;
+	long got;
+	long at;
+	char buffer[4096];
+};
+
+/* Of process `pid`, 0: this one. False when it cannot be told. */
+PTW_HIDDEN bool ptw_mappings_init(struct ptw_mappings *mappings, uint32_t pid);
+PTW_HIDDEN void ptw_mappings_deinit(struct ptw_mappings *mappings);
+
+/* The next one, by address; false at the end. */
+PTW_HIDDEN bool ptw_mappings_next(struct ptw_mappings *mappings, struct ptw_mapping_line *ret);
+
+#endif
