@@ -19,7 +19,7 @@ BPF_FLAGS = ("-target", "bpf", "-mcpu=v3", "-g", "-O2", "-Wall", "-Wextra", "-We
 def bpf_object(root: Path) -> Path:
     """Compile the BPF programs, if anything changed."""
     source = root / "wrapper/bpf/syscalls.bpf.c"
-    inputs = [source, root / "wrapper/bpf/record.h"]
+    inputs = [source, *sorted((root / "wrapper/bpf").glob("*.h"))]
     output = root / "wrapper/ptweave/wrapper/_bpf/syscalls.bpf.o"
     flags = [*BPF_FLAGS, f"-I/usr/include/{sysconfig.get_config_var('MULTIARCH')}"]
     key = " ".join(flags)
@@ -46,11 +46,11 @@ def declarations(*headers: Path) -> str:
 def extension(root: Path) -> Path:
     """Build `ptweave.wrapper._events`, if anything changed."""
     folder = root / "wrapper/src"
-    names = ("ring", "batch", "programs", "events")
+    names = ("ring", "batch", "programs", "filters", "events")
     headers = [folder / f"{name}.h" for name in names]
     return cffi_extension(
         root / "wrapper/ptweave/wrapper", "_events",
-        cdef=declarations(folder / "batch.h", folder / "events.h"), source='#include "events.h"',
+        cdef=declarations(folder / "batch.h", folder / "filters.h", folder / "events.h"), source='#include "events.h"',
         sources=[folder / f"{name}.c" for name in names], headers=[*headers, root / "wrapper/bpf/record.h"],
         libraries=["bpf"], include=[folder], remedy=REMEDY)
 

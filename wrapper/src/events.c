@@ -22,6 +22,7 @@ enum {
 	RECORDS_A_TURN = 4096,		/* taken before others get the lock */
 	WAKE_BYTES = 1 << 20,		/* in the ring before the programs wake the thread */
 	DRAIN_NICE = -20,		/* or up to a fifth is lost when all processors are busy */
+	PIDFD_THREAD = 00000200,	/* include/uapi/linux/pidfd.h, since Linux 6.9 */
 };
 
 struct batch_list {
@@ -36,6 +37,7 @@ struct ptw_recorder {
 	int ready_fd;			/* eventfd, readable while a batch is ready */
 	int stop_fd;			/* eventfd, readable once the thread shall end */
 	int epoll_fd;
+	int in_namespace;		/* tasks have other numbers to the programs than to us */
 	uint32_t batch_rows;
 	uint32_t batch_limit;
 	int64_t batch_age_ns;
@@ -47,7 +49,7 @@ struct ptw_recorder {
 	struct ptw_batch *filling;
 	struct batch_list ready;
 	struct batch_list spare;
-	uint64_t taken;
+	uint64_t taken[PTW_RECORD_KINDS];
 	uint64_t malformed;
 	uint64_t wakeups;
 	uint64_t starved;
@@ -121,11 +123,11 @@ static void hand_over(struct ptw_recorder *recorder)
 static int take_record(void *context, const void *record, size_t size)
 {
 	struct ptw_recorder *recorder = context;
-	int error = -ENOSPC;
+	int kind = -ENOSPC;
 
 	if (recorder->filling)
-		error = ptw_batch_append(recorder->filling, record, size);
-	if (error == -ENOSPC) {
+		kind = ptw_batch_append(recorder->filling, record, size);
+	if (kind == -ENOSPC) {
 		if (recorder->filling)
 			hand_over(recorder);
 		recorder->filling = empty_batch(recorder);
@@ -134,12 +136,12 @@ static int take_record(void *context, const void *record, size_t size)
 			return -EAGAIN;
 		}
 		recorder->filling->since = now_ns();
-		error = ptw_batch_append(recorder->filling, record, size);
+		kind = ptw_batch_append(recorder->filling, record, size);
 	}
-	if (error)
+	if (kind < 0)
 		recorder->malformed++;
 	else
-		recorder->taken++;
+		recorder->taken[kind]++;
 	return 0;
 }
 
@@ -150,7 +152,7 @@ static int drain(struct ptw_recorder *recorder)
 	int stopped;
 
 	taken = ptw_ring_consume(&recorder->ring, take_record, recorder, RECORDS_A_TURN, &stopped);
-	if (recorder->filling && recorder->filling->rows &&
+	if (recorder->filling && recorder->filling->all &&
 	    now_ns() - recorder->filling->since >= recorder->batch_age_ns)
 		hand_over(recorder);
 	return !stopped && taken == RECORDS_A_TURN;
@@ -188,16 +190,26 @@ static int watch(int epoll_fd, int fd, uint32_t events)
 
 static int prepare(struct ptw_recorder *recorder, const struct ptw_config *config)
 {
+	uint32_t quarter = config->ring_bytes / 4;
 	const struct ptw_programs_config programs = {
 		.object = config->object,
+		.object_size = config->object_size,
 		.raw = config->variant == PTW_VARIANT_RAW,
 		.ring_bytes = config->ring_bytes,
-		.wake_bytes = config->ring_bytes / 4 < WAKE_BYTES ? config->ring_bytes / 4 : WAKE_BYTES,
+		.wake_bytes = config->wake_bytes ? config->wake_bytes : quarter < WAKE_BYTES ? quarter : WAKE_BYTES,
 		.pid_namespace = config->pid_namespace,
-		.paths = config->paths,
+		.all = config->all,
+		.self = config->self,
+		.capture = config->capture < PTW_CAPTURE_LIMIT ? config->capture : PTW_CAPTURE_LIMIT,
+		.frames = config->frames < PTW_FRAMES ? config->frames : PTW_FRAMES,
+		.descriptions = config->descriptions,
+		.probe_specs = config->probe_specs,
+		.probe_count = config->probe_count,
 	};
 	int error = ptw_programs_init(&recorder->programs, &programs);
 
+	if (!error)
+		error = ptw_filters_set(&recorder->programs, &config->rules);
 	if (!error)
 		error = ptw_ring_init(&recorder->ring, recorder->programs.ring_fd, config->ring_bytes);
 	if (error)
@@ -221,6 +233,7 @@ int ptw_recorder_create(const struct ptw_config *config, struct ptw_recorder **r
 		return -ENOMEM;
 	recorder->owner = getpid();
 	recorder->ready_fd = recorder->stop_fd = recorder->epoll_fd = -1;
+	recorder->in_namespace = config->pid_namespace != 0;
 	recorder->batch_rows = config->batch_rows;
 	recorder->batch_limit = config->batches;
 	recorder->batch_age_ns = (int64_t)config->batch_age_ms * 1000000;
@@ -272,13 +285,13 @@ static int start_thread(struct ptw_recorder *recorder)
 	return -error;
 }
 
-int ptw_recorder_start(struct ptw_recorder *recorder)
+int ptw_recorder_start(struct ptw_recorder *recorder, const struct ptw_config *config)
 {
 	int error;
 
 	if (foreign(recorder))
 		return -ECHILD;
-	error = ptw_programs_attach(&recorder->programs);
+	error = ptw_programs_attach(&recorder->programs, config->probes, config->probe_count);
 	if (error)
 		return error;
 	error = start_thread(recorder);
@@ -303,7 +316,26 @@ int ptw_recorder_stop(struct ptw_recorder *recorder)
 	return 0;
 }
 
-int ptw_recorder_follow(struct ptw_recorder *recorder, int pid)
+int ptw_recorder_filter(struct ptw_recorder *recorder, const struct ptw_filter_rules *rules)
+{
+	if (foreign(recorder))
+		return -ECHILD;
+	return ptw_filters_set(&recorder->programs, rules);
+}
+
+/* A task that has no descriptor of its own to name it by begins at its next call (kernels before 6.9). */
+static int follow_later(struct ptw_recorder *recorder, int tid)
+{
+	const uint32_t one = 1;
+	uint32_t key = (uint32_t)tid;
+
+	if (bpf_map_update_elem(recorder->programs.waiting_fd, &key, &one, BPF_NOEXIST))
+		return -errno;
+	__atomic_add_fetch(recorder->programs.waiting_tasks, 1, __ATOMIC_SEQ_CST);
+	return 0;
+}
+
+int ptw_recorder_follow(struct ptw_recorder *recorder, int tid)
 {
 	/* it may be in a call just now: the first exit seen may have no enter */
 	struct ptw_task state = {.newborn = 1};
@@ -312,10 +344,12 @@ int ptw_recorder_follow(struct ptw_recorder *recorder, int pid)
 
 	if (foreign(recorder))
 		return -ECHILD;
-	pid_fd = (int)syscall(SYS_pidfd_open, pid, 0);
+	pid_fd = (int)syscall(SYS_pidfd_open, tid, PIDFD_THREAD);
+	if (pid_fd < 0 && errno == EINVAL)	/* a kernel that knows only processes */
+		pid_fd = (int)syscall(SYS_pidfd_open, tid, 0);
 	if (pid_fd < 0)
-		return -errno;
-	error = bpf_map_update_elem(recorder->programs.tasks_fd, &pid_fd, &state, BPF_ANY);
+		return errno == EINVAL && !recorder->in_namespace ? follow_later(recorder, tid) : -errno;
+	error = bpf_map_update_elem(recorder->programs.tasks_fd, &pid_fd, &state, BPF_NOEXIST) ? -errno : 0;
 	close(pid_fd);
 	return error;
 }
@@ -336,7 +370,7 @@ int ptw_recorder_take(struct ptw_recorder *recorder, int all, struct ptw_batch *
 	if (all || !recorder->running) {
 		while (!recorder->ready.head && drain(recorder))
 			;
-		if (!recorder->ready.head && recorder->filling && recorder->filling->rows)
+		if (!recorder->ready.head && recorder->filling && recorder->filling->all)
 			hand_over(recorder);
 	}
 	batch = pop(&recorder->ready);
@@ -365,14 +399,22 @@ int ptw_recorder_totals(const struct ptw_recorder *recorder, struct ptw_totals *
 	if (foreign(recorder))
 		return -ECHILD;
 	*ret = (struct ptw_totals){0};
-	for (unsigned int i = 0; i < PTW_CPUS; i++) {
-		ret->entered += __atomic_load_n(&recorder->programs.counts[i].entered, __ATOMIC_RELAXED);
-		ret->submitted += __atomic_load_n(&recorder->programs.counts[i].submitted, __ATOMIC_RELAXED);
+	for (unsigned int kind = 0; kind < PTW_RECORD_EVENTS; kind++) {
+		for (unsigned int i = 0; i < PTW_CPUS; i++) {
+			const struct ptw_cpu_counts *counts = &recorder->programs.counts[i];
+
+			ret->produced[kind] += __atomic_load_n(&counts->produced[kind], __ATOMIC_RELAXED);
+			ret->submitted[kind] += __atomic_load_n(&counts->submitted[kind], __ATOMIC_RELAXED);
+		}
+		ret->lost[kind] = __atomic_load_n(&recorder->programs.losses->events[kind], __ATOMIC_RELAXED);
 	}
+	ret->lost[PTW_RECORD_FILE] = __atomic_load_n(&recorder->programs.losses->files, __ATOMIC_RELAXED);
 	ret->compat = __atomic_load_n(&recorder->programs.losses->compat, __ATOMIC_RELAXED);
+	ret->io_uring = __atomic_load_n(&recorder->programs.losses->io_uring, __ATOMIC_RELAXED);
 	ret->tasks = __atomic_load_n(&recorder->programs.losses->tasks, __ATOMIC_RELAXED);
 	pthread_mutex_lock(&mutable->lock);
-	ret->taken = recorder->taken;
+	for (unsigned int kind = 0; kind < PTW_RECORD_KINDS; kind++)
+		ret->taken[kind] = recorder->taken[kind];
 	ret->malformed = recorder->malformed;
 	ret->wakeups = recorder->wakeups;
 	ret->starved = recorder->starved;

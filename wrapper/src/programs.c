@@ -13,6 +13,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "events.h"
+
+#define PROBE_PROGRAM "probe_hit"
+
 static _Thread_local char trouble[1024];
 
 static int keep_warning(enum libbpf_print_level level, const char *format, va_list words)
@@ -79,22 +83,38 @@ static void *shared(const struct ptw_programs *programs, const char *name, size_
 	return variable(programs->object, ".bss", programs->shared, programs->shared_size, name, size);
 }
 
+static int set_constant(struct bpf_object *object, const char *name, const void *value, size_t size)
+{
+	void *place = constant(object, name, size);
+
+	if (!place)
+		return -ENOEXEC;
+	memcpy(place, value, size);
+	return 0;
+}
+
 static int configure(struct bpf_object *object, const struct ptw_programs_config *config)
 {
 	const char *wanted = config->raw ? "raw_" : "btf_";
-	uint64_t *wake = constant(object, "cfg_wake", sizeof(*wake));
-	uint32_t *namespace = constant(object, "cfg_pid_namespace", sizeof(*namespace));
-	uint8_t *paths = constant(object, "cfg_path", PTW_PATHS * PTW_NUMBERS);
 	struct bpf_map *ring = bpf_object__find_map_by_name(object, "ring");
 	struct bpf_program *program;
 
-	if (!wake || !namespace || !paths || !ring)
+	if (!ring || set_constant(object, "cfg_wake", &config->wake_bytes, sizeof(config->wake_bytes)) ||
+	    set_constant(object, "cfg_pid_namespace", &config->pid_namespace, sizeof(config->pid_namespace)) ||
+	    set_constant(object, "cfg_all", &config->all, sizeof(config->all)) ||
+	    set_constant(object, "cfg_self", &config->self, sizeof(config->self)) ||
+	    set_constant(object, "cfg_capture", &config->capture, sizeof(config->capture)) ||
+	    set_constant(object, "cfg_frames", &config->frames, sizeof(config->frames)) ||
+	    set_constant(object, "cfg_descriptions", config->descriptions,
+			 PTW_NUMBERS * sizeof(struct ptw_description)) ||
+	    set_constant(object, "cfg_probes", config->probe_specs, PTW_PROBES * sizeof(struct ptw_probe_spec)))
 		return -ENOEXEC;
-	*wake = config->wake_bytes;
-	*namespace = config->pid_namespace;
-	memcpy(paths, config->paths, PTW_PATHS * PTW_NUMBERS);
-	bpf_object__for_each_program(program, object)
-		bpf_program__set_autoload(program, !strncmp(bpf_program__name(program), wanted, strlen(wanted)));
+	bpf_object__for_each_program(program, object) {
+		const char *name = bpf_program__name(program);
+
+		bpf_program__set_autoload(program, strcmp(name, PROBE_PROGRAM) ?
+					  !strncmp(name, wanted, strlen(wanted)) : config->probe_count != 0);
+	}
 	return bpf_map__set_max_entries(ring, config->ring_bytes);
 }
 
@@ -117,32 +137,58 @@ static int map_variables(struct ptw_programs *programs)
 	return 0;
 }
 
+static int find_maps(struct ptw_programs *programs)
+{
+	static const char *const names[PTW_FILTERS] = {
+		[PTW_FILTER_PID] = "rules_pid",		[PTW_FILTER_TID] = "rules_tid",
+		[PTW_FILTER_COMM] = "rules_comm",	[PTW_FILTER_EXE] = "rules_exe",
+		[PTW_FILTER_CMDLINE] = "rules_cmdline",
+	};
+	struct bpf_map *tasks = bpf_object__find_map_by_name(programs->object, "tasks");
+
+	if (!tasks || bpf_map__value_size(tasks) != sizeof(struct ptw_task))
+		return -ENOEXEC;
+	programs->tasks_fd = bpf_map__fd(tasks);
+	programs->ring_fd = bpf_object__find_map_fd_by_name(programs->object, "ring");
+	programs->waiting_fd = bpf_object__find_map_fd_by_name(programs->object, "waiting");
+	if (programs->ring_fd < 0 || programs->waiting_fd < 0)
+		return -ENOEXEC;
+	for (unsigned int i = 0; i < PTW_FILTERS; i++) {
+		programs->rules_fd[i] = bpf_object__find_map_fd_by_name(programs->object, names[i]);
+		if (programs->rules_fd[i] < 0)
+			return -ENOEXEC;
+	}
+	return 0;
+}
+
 static int find_memory(struct ptw_programs *programs)
 {
-	struct bpf_map *tasks = bpf_object__find_map_by_name(programs->object, "tasks");
 	int error = map_variables(programs);
 
 	if (error)
 		return error;
-	programs->ring_fd = bpf_object__find_map_fd_by_name(programs->object, "ring");
 	programs->counts = shared(programs, "counts", PTW_CPUS * sizeof(*programs->counts));
 	programs->losses = shared(programs, "losses", sizeof(*programs->losses));
+	programs->banks = shared(programs, "banks", PTW_BANKS * sizeof(*programs->banks));
+	programs->generation = shared(programs, "generation", sizeof(*programs->generation));
+	programs->enabled = shared(programs, "enabled", sizeof(*programs->enabled));
+	programs->waiting_tasks = shared(programs, "waiting_tasks", sizeof(*programs->waiting_tasks));
 	programs->wake_pending = shared(programs, "wake_pending", sizeof(*programs->wake_pending));
-	if (!programs->counts || !programs->losses || !programs->wake_pending || programs->ring_fd < 0 || !tasks ||
-	    bpf_map__value_size(tasks) != sizeof(struct ptw_task))
+	if (!programs->counts || !programs->losses || !programs->banks || !programs->generation ||
+	    !programs->enabled || !programs->waiting_tasks || !programs->wake_pending)
 		return -ENOEXEC;
-	programs->tasks_fd = bpf_map__fd(tasks);
-	return 0;
+	return find_maps(programs);
 }
 
 int ptw_programs_init(struct ptw_programs *programs, const struct ptw_programs_config *config)
 {
+	LIBBPF_OPTS(bpf_object_open_opts, options, .object_name = "ptweave");
 	int error;
 
 	*programs = (struct ptw_programs){0};
 	trouble[0] = '\0';
 	libbpf_set_print(keep_warning);
-	programs->object = bpf_object__open_file(config->object, NULL);
+	programs->object = bpf_object__open_mem(config->object, config->object_size, &options);
 	error = programs->object ? configure(programs->object, config) : -errno;
 	if (!error)
 		error = bpf_object__load(programs->object);
@@ -162,29 +208,44 @@ void ptw_programs_deinit(struct ptw_programs *programs)
 	*programs = (struct ptw_programs){0};
 }
 
-int ptw_programs_attach(struct ptw_programs *programs)
+static int keep_link(struct ptw_programs *programs, struct bpf_link *link)
+{
+	if (!link)
+		return -errno;
+	programs->links[programs->link_count++] = link;
+	return 0;
+}
+
+static int attach_probe(struct ptw_programs *programs, const struct bpf_program *program,
+			const struct ptw_probe_point *point, uint32_t number)
+{
+	LIBBPF_OPTS(bpf_uprobe_opts, options, .bpf_cookie = number, .ref_ctr_offset = point->semaphore,
+		    .retprobe = point->at_return != 0);
+
+	return keep_link(programs, bpf_program__attach_uprobe_opts(program, -1, point->path, point->offset, &options));
+}
+
+int ptw_programs_attach(struct ptw_programs *programs, const struct ptw_probe_point *probes, uint32_t probe_count)
 {
 	struct bpf_program *program;
-	int error = 0;
+	int error = probe_count > PTW_PROBES ? -E2BIG : 0;
 
 	bpf_object__for_each_program(program, programs->object) {
-		struct bpf_link *link;
-
-		if (!bpf_program__autoload(program))
+		if (error || !bpf_program__autoload(program))
 			continue;
-		if (programs->link_count == PTW_LINKS) {
+		if (!strcmp(bpf_program__name(program), PROBE_PROGRAM)) {
+			for (uint32_t i = 0; i < probe_count && !error; i++)
+				error = attach_probe(programs, program, &probes[i], i);
+		} else if (programs->link_count == PTW_LINKS - PTW_PROBES) {
 			error = -E2BIG;
-			break;
+		} else {
+			error = keep_link(programs, bpf_program__attach(program));
 		}
-		link = bpf_program__attach(program);
-		if (!link) {
-			error = -errno;
-			break;
-		}
-		programs->links[programs->link_count++] = link;
 	}
 	if (error)
 		ptw_programs_detach(programs);
+	else
+		__atomic_store_n(programs->enabled, 1, __ATOMIC_SEQ_CST);
 	return error;
 }
 
@@ -192,6 +253,7 @@ void ptw_programs_detach(struct ptw_programs *programs)
 {
 	if (!programs->link_count)
 		return;
+	__atomic_store_n(programs->enabled, 0, __ATOMIC_SEQ_CST);
 	while (programs->link_count)
 		bpf_link__destroy(programs->links[--programs->link_count]);
 	/* programs run inside RCU read sections: after a grace period none is under way */

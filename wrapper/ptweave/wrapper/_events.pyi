@@ -6,15 +6,20 @@ from typing import Any
 class _Batch:
     rows: int
     paths: int
+    captures: int
     returned: int
     readable: int
     truncated: int
     missed: int
+    captured: int
+    unread: int
+    no_room: int
     t_enter: Any
     t_exit: Any
     result: Any
     ip: Any
     args: Any
+    file: Any
     pid: Any
     tid: Any
     number: Any
@@ -23,13 +28,28 @@ class _Batch:
     path_begin: Any
     has_path: Any
     text: Any
+    capture_first: Any
+    capture_argument: Any
+    capture_kind: Any
+    capture_part: Any
+    capture_when: Any
+    capture_size: Any
+    capture_begin: Any
+    has_capture: Any
+    data: Any
+    event_rows: Any
+    events: Any
+    file_bytes: int
+    file_text: Any
 
 class _Totals:
-    entered: int
-    submitted: int
-    taken: int
+    produced: Any
+    submitted: Any
+    taken: Any
+    lost: Any
     malformed: int
     compat: int
+    io_uring: int
     tasks: int
     wakeups: int
     starved: int
@@ -41,12 +61,14 @@ class _Lib:
     PTW_LOSS_NO_MEMORY: int
     PTW_LOSS_NO_EXIT: int
 
+    def ptw_batch_record_size(self, kind: int) -> int: ...
     def ptw_recorder_create(self, config: Any, ret: Any) -> int: ...
     def ptw_recorder_destroy(self, recorder: Any) -> None: ...
     def ptw_recorder_trouble(self) -> Any: ...
-    def ptw_recorder_start(self, recorder: Any) -> int: ...
+    def ptw_recorder_start(self, recorder: Any, config: Any) -> int: ...
     def ptw_recorder_stop(self, recorder: Any) -> int: ...
-    def ptw_recorder_follow(self, recorder: Any, pid: int) -> int: ...
+    def ptw_recorder_follow(self, recorder: Any, tid: int) -> int: ...
+    def ptw_recorder_filter(self, recorder: Any, rules: Any) -> int: ...
     def ptw_recorder_fd(self, recorder: Any) -> int: ...
     def ptw_recorder_take(self, recorder: Any, all: int, ret: Any) -> int: ...
     def ptw_recorder_release(self, recorder: Any, batch: Any) -> int: ...

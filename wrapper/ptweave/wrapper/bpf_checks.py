@@ -55,7 +55,7 @@ def explain_failure(error: int, words: str) -> MachineLacks:
                                 remedy=check.remedy)
     last = words.strip().splitlines()[-1].strip() if words.strip() else "no further word"
     return MachineLacks(f"the kernel refused the BPF programs ({os.strerror(error)}; {last})",
-                        where=f"Linux {platform.release()}", remedy="Linux 5.11 or later is needed")
+                        where=f"Linux {platform.release()}", remedy="Linux 5.13 or later is needed")
 
 
 def _check_extension() -> Check:

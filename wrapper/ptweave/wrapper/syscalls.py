@@ -1,69 +1,81 @@
 # SPDX-License-Identifier: MIT
-"""Recording the system calls of a tree of tasks with eBPF into `events/syscalls.arrow`.
+"""Recording the system calls of a tree of tasks with eBPF into `events/syscalls.arrow` and `events/files.arrow`.
 
 The programs (`wrapper/bpf/syscalls.bpf.c`) write into a ring, a C thread drains it into columns
-(`wrapper/src/events.h`), and `SyscallRecorder` appends those, a batch at a time, to an Arrow IPC stream that is whole
+(`wrapper/src/events.h`), and `SyscallRecorder` appends those, a batch at a time, to Arrow IPC streams that are whole
 after every batch. Whatever was not recorded is counted, by reason and by call.
 """
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from ptweave.data import syscall_table
 from ptweave.data.bundle import Bundle
 from ptweave.data.errors import MachineLacks
 from ptweave.data.ledger import Ledger
-from ptweave.data.schemas import RAW_SYSCALLS
-from ptweave.wrapper.bpf_checks import explain_failure, load_extension
+from ptweave.data.schemas import RAW_FILES, RAW_SYSCALLS
+from ptweave.wrapper import event_columns
+from ptweave.wrapper.filters import Kind
+from ptweave.wrapper.kernel_events import FILE, KernelEvents, Lost, Options, Variant
 
 STREAM = "syscalls/kernel"
 """The ledger's account of the calls the kernel saw."""
 
 FILE_NAME = "syscalls.arrow"
-
-_OBJECT = Path(__file__).parent / "_bpf" / "syscalls.bpf.o"
-_NUMBERS = 512  # enum ptw_limit: call numbers with a counter of their own
-_INITIAL_PID_NAMESPACE = 0xEFFFFFFC  # include/linux/proc_ns.h: PROC_PID_INIT_INO
-
-
-class Variant(Enum):
-    """Which kind of BPF programs: typed ones, raw ones, or the first that the kernel takes."""
-
-    AUTO = "auto"
-    TYPED = "tp_btf"
-    RAW = "raw_tp"
+FILES_NAME = "files.arrow"
+COUNTED = ("paths", "truncated", "missed", "captures", "unread", "no_room")
+"""What a batch counts of the memory that arguments point to; `account_captures` takes the sums."""
 
 
-@dataclass(frozen=True)
-class Options:
-    """Sizes of the recorder; the defaults carry about a million calls a second over a caller's pause of a second."""
+class Stream:
+    """An Arrow IPC stream that is readable to its last whole batch whenever its writer dies.
 
-    ring_bytes: int = 32 << 20  # a power of two, at least a page
-    batch_rows: int = 1 << 16
-    batches: int = 16  # at most so many at a time, about 10 MB each
-    batch_age_ms: int = 100  # how old a row may be before it is stored, if service() is called
-    variant: Variant = Variant.AUTO
+    When it cannot be written any more, what is whole is kept, and nothing more is written.
+    """
 
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        """Raises MachineLacks when the file cannot be made."""
+        self._path = path
+        self.broken = False
+        try:
+            self._sink: Any = pa.OSFile(str(path), "wb")
+            self._writer: Any = pa.ipc.new_stream(self._sink, schema,
+                                                  options=pa.ipc.IpcWriteOptions(compression="lz4"))
+            # a stream from the start; pa.nulls does not import pandas, as making arrays of lists does (0.4 s)
+            nothing = [pa.nulls(0, field.type) for field in schema]
+            self._writer.write_batch(pa.RecordBatch.from_arrays(nothing, schema=schema))
+            self._complete_until = self._sink.tell()
+        except OSError as error:
+            raise MachineLacks(f"cannot be written ({error.strerror or error})", where=str(path),
+                               remedy="make room, or choose another place with -o") from error
 
-@dataclass(frozen=True)
-class Lost:
-    """So many calls with this number are missing, and why."""
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append a batch. Raises MachineLacks, once, when that fails."""
+        try:
+            self._writer.write_batch(batch)
+            self._complete_until = self._sink.tell()
+        except OSError as error:
+            self.broken = True
+            os.truncate(self._path, self._complete_until)
+            raise MachineLacks(f"cannot be written ({error.strerror or error})", where=str(self._path),
+                               remedy="make room; the calls recorded so far are kept, the others are counted") \
+                from error
 
-    reason: str
-    number: int | None  # None: numbers that are in no table
-    count: int
-
-    @property
-    def key(self) -> str:
-        """The ledger's name for it, such as `ring_full/write`."""
-        return f"{self.reason}/{'other' if self.number is None else syscall_table.name_of(self.number)}"
+    def close(self) -> None:
+        if self._sink is None:
+            return
+        try:
+            if not self.broken:
+                self._writer.close()
+        except OSError:
+            self.broken = True  # without the end mark the stream is still read to its last whole batch
+        finally:
+            self._sink.close()
+            self._sink = self._writer = None
 
 
 class SyscallRecorder:
@@ -75,254 +87,150 @@ class SyscallRecorder:
 
     def __init__(self, bundle: Bundle, options: Options | None = None) -> None:
         self._options = options or Options()
-        self._path = bundle.events / FILE_NAME
-        self._owner = os.getpid()
-        self._recorder: Any = None
-        self._lib: Any = None
-        self._ffi: Any = None
-        self._sink: Any = None
-        self._writer: Any = None
-        self._complete_until = 0  # size of the file up to its last whole batch
-        self._broken = False
+        self._folder = bundle.events
+        self._events: KernelEvents | None = None
+        self._calls: Stream | None = None
+        self._files: Stream | None = None
         self.variant = self._options.variant
         self.stored = 0
         self._not_written = 0
-        self._paths = 0
-        self._truncated = 0
-        self._missed = 0
+        self._stored_files = 0
+        self._counts = dict.fromkeys(COUNTED, 0)
 
     def start(self) -> None:
         """Load and attach. Raises MachineLacks when this machine cannot: what is missing, and the remedy."""
-        extension = load_extension()
-        self._lib, self._ffi = extension.lib, extension.ffi
-        if not _OBJECT.exists():
-            raise MachineLacks("the BPF programs are not built", where=str(_OBJECT),
-                               remedy="install clang and libbpf-dev, and build ptweave again")
-        self._open_file()
+        self._calls = Stream(self._folder / FILE_NAME, RAW_SYSCALLS)
         try:
-            self._begin()
+            self._files = Stream(self._folder / FILES_NAME, RAW_FILES)
+            self._events = KernelEvents(self._options)
         except BaseException:
-            self._close_file()
+            self._close_files()
             raise
-
-    def _begin(self) -> None:
-        """Create and start the recorder, with the first kind of programs that the kernel takes."""
-        wanted = self._options.variant
-        for variant in (Variant.TYPED, Variant.RAW) if wanted is Variant.AUTO else (wanted,):
-            error = self._create(variant)
-            if error == 0:
-                error = int(self._lib.ptw_recorder_start(self._recorder))
-                if error == 0:
-                    self.variant = variant
-                    return
-                self._destroy()
-        raise explain_failure(-error, self._ffi.string(self._lib.ptw_recorder_trouble()).decode(errors="replace"))
+        self.variant = self._events.variant
 
     def follow(self, pid: int) -> None:
         """Record the process `pid` and all that it will create. Raises MachineLacks when it is gone."""
-        error = self._lib.ptw_recorder_follow(self._recorder, pid)
-        if error:
-            raise MachineLacks(f"cannot be followed ({os.strerror(-error)})", where=f"process {pid}",
-                               remedy="its system calls are not recorded")
+        assert self._events is not None
+        self._events.follow(pid)
 
     def fds(self) -> list[int]:
         """Descriptors to poll for reading: then `service` has something to do."""
-        return [self._lib.ptw_recorder_fd(self._recorder)] if self._recorder is not None else []
+        return [self._events.fd()] if self._events is not None else []
 
     def service(self) -> None:
         """Store what is ready. Raises MachineLacks, once, when the file cannot be written; goes on counting then."""
-        if self._active:
-            self._store(everything=False)
+        if self._events is not None and self._events.active:
+            self._store(self._events, everything=False)
 
     def finish(self, ledger: Ledger) -> None:
         """Detach, store the rest, and account for every call in the ledger. Does nothing when not started.
 
         Raises MachineLacks as `service` does; all is accounted for then too.
         """
-        if not self._active:
+        events = self._events
+        if events is None or not events.active:
             return
         try:
-            self._lib.ptw_recorder_stop(self._recorder)
+            events.stop()
             try:
-                self._store(everything=True)
+                self._store(events, everything=True)
             finally:
-                self._account(ledger)
-                self._close_file()
+                self._account(events, ledger)
+                self._close_files()
         finally:
-            self._destroy()
+            events.close()
+            self._events = None
 
     def close(self) -> None:
         """Detach and free everything without accounting: for a caller that gives up."""
-        if self._active:
-            self._close_file()
-            self._destroy()
-
-    @property
-    def _active(self) -> bool:
-        return self._recorder is not None and os.getpid() == self._owner
+        if self._events is not None and self._events.active:
+            self._close_files()
+            self._events.close()
+            self._events = None
 
     def losses(self) -> list[Lost]:
         """What is known to be missing so far, by reason and call; exact after the last batch is stored."""
-        reasons = {"ring_full": self._lib.PTW_LOSS_RING_FULL, "no_memory": self._lib.PTW_LOSS_NO_MEMORY,
-                   "no_exit_seen": self._lib.PTW_LOSS_NO_EXIT}
-        found = []
-        for reason, index in reasons.items():
-            for number in range(_NUMBERS + 1):
-                count = int(self._lib.ptw_recorder_lost(self._recorder, index, number))
-                if count:
-                    found.append(Lost(reason, number if number < _NUMBERS else None, count))
-        return found
-
-    # --- the recorder in C ---------------------------------------------------------------------------------------
-
-    def _create(self, variant: Variant) -> int:
-        options, ffi = self._options, self._ffi
-        paths = ffi.new("uint8_t[]", _path_arguments())
-        where = ffi.new("char[]", os.fsencode(_OBJECT))
-        config = ffi.new("struct ptw_config *", {
-            "object": where,
-            "variant": self._lib.PTW_VARIANT_RAW if variant is Variant.RAW else self._lib.PTW_VARIANT_TYPED,
-            "ring_bytes": options.ring_bytes,
-            "batch_rows": options.batch_rows,
-            "batches": options.batches,
-            "batch_age_ms": options.batch_age_ms,
-            "pid_namespace": _pid_namespace(),
-            "paths": paths,
-        })
-        made = ffi.new("struct ptw_recorder **")
-        error = int(self._lib.ptw_recorder_create(config, made))
-        if error == 0:
-            self._recorder = made[0]
-        return error
-
-    def _destroy(self) -> None:
-        self._lib.ptw_recorder_destroy(self._recorder)
-        self._recorder = None
+        return self._events.losses() if self._events is not None else []
 
     # --- batches -------------------------------------------------------------------------------------------------
 
-    def _store(self, *, everything: bool) -> None:
+    def _store(self, events: KernelEvents, *, everything: bool) -> None:
         trouble: MachineLacks | None = None
-        taken = self._ffi.new("struct ptw_batch **")
-        while self._lib.ptw_recorder_take(self._recorder, int(everything), taken) == 1:
-            batch = taken[0]
+        for batch in events.batches(everything=everything):
             try:
-                self._write(batch)
+                self._write(events, batch)
             except MachineLacks as error:
                 trouble = error
-            finally:
-                self._lib.ptw_recorder_release(self._recorder, batch)
         if trouble is not None:
             raise trouble
 
-    def _write(self, batch: Any) -> None:
+    def _write(self, events: KernelEvents, batch: Any) -> None:
+        assert self._calls is not None and self._files is not None
+        if int(batch.event_rows[FILE]) and not self._files.broken:
+            files = event_columns.files(events.ffi, batch)
+            self._files.write(files)
+            self._stored_files += files.num_rows
         rows = int(batch.rows)
-        if self._broken:
+        if not rows:
+            return
+        if self._calls.broken:
             self._not_written += rows
             return
         try:
-            self._writer.write_batch(_columns(self._ffi, batch))
-        except OSError as error:
-            self._broken = True
+            self._calls.write(event_columns.syscalls(events.ffi, batch))
+        except MachineLacks:
             self._not_written += rows
-            os.truncate(self._path, self._complete_until)
-            raise MachineLacks(f"cannot be written ({error.strerror or error})", where=str(self._path),
-                               remedy="make room; the calls recorded so far are kept, the others are counted") \
-                from error
-        self._complete_until = self._sink.tell()
+            raise
         self.stored += rows
-        self._paths += int(batch.paths)
-        self._truncated += int(batch.truncated)
-        self._missed += int(batch.missed)
+        for name in self._counts:
+            self._counts[name] += int(getattr(batch, name))
 
-    def _open_file(self) -> None:
-        try:
-            self._sink = pa.OSFile(str(self._path), "wb")
-            self._writer = pa.ipc.new_stream(self._sink, RAW_SYSCALLS,
-                                             options=pa.ipc.IpcWriteOptions(compression="lz4"))
-            # a stream from the start; pa.nulls does not import pandas, as making arrays of lists does (0.4 s)
-            nothing = [pa.nulls(0, field.type) for field in RAW_SYSCALLS]
-            self._writer.write_batch(pa.RecordBatch.from_arrays(nothing, schema=RAW_SYSCALLS))
-            self._complete_until = self._sink.tell()
-        except OSError as error:
-            raise MachineLacks(f"cannot be written ({error.strerror or error})", where=str(self._path),
-                               remedy="make room, or choose another place with -o") from error
-
-    def _close_file(self) -> None:
-        if self._sink is None:
-            return
-        try:
-            if not self._broken:
-                self._writer.close()
-        except OSError:
-            self._broken = True  # without the end mark the stream is still read to its last whole batch
-        finally:
-            self._sink.close()
-            self._sink = self._writer = None
+    def _close_files(self) -> None:
+        for stream in (self._calls, self._files):
+            if stream is not None:
+                stream.close()
 
     # --- the account ---------------------------------------------------------------------------------------------
 
-    def _account(self, ledger: Ledger) -> None:
-        totals = self._ffi.new("struct ptw_totals *")
-        self._lib.ptw_recorder_totals(self._recorder, totals)
-        lost: dict[str, int] = {}
-        for loss in self.losses():
-            lost[loss.key] = lost.get(loss.key, 0) + loss.count
-        ended = int(totals.submitted) + sum(lost.values()) + int(totals.compat)
-        lost["compat"] = int(totals.compat)
-        lost["in_flight"] = int(totals.entered) - ended
-        lost["malformed"] = int(totals.malformed)
-        lost["not_drained"] = int(totals.submitted) - int(totals.taken) - int(totals.malformed)
-        lost["not_written"] = self._not_written
-        ledger.add(STREAM, "calls", stored=self.stored, lost=lost, produced=int(totals.entered))
-        ledger.add(f"{STREAM}/paths", "paths", stored=self._paths - self._truncated - self._missed,
-                   lost={"truncated": self._truncated, "unreadable": self._missed})
-        if totals.tasks:
-            ledger.add(f"{STREAM}/tasks", "tasks", lost={"not_followed": int(totals.tasks)})
+    def _account(self, events: KernelEvents, ledger: Ledger) -> None:
+        totals = events.totals()
+        account_calls(ledger, totals, events.losses(), self.stored, self._not_written)
+        counts = self._counts
+        account_captures(ledger, counts)
+        defined = int(totals.taken[FILE]) + int(totals.lost[FILE])
+        ledger.add(f"{STREAM}/files", "files", stored=self._stored_files, produced=defined,
+                   lost={"ring_full": int(totals.lost[FILE]),
+                         "not_written": int(totals.taken[FILE]) - self._stored_files})
 
 
-def _path_arguments() -> bytes:
-    """By path (2) and call number (512): 1 + the argument that is a path, 0 for none."""
-    table = bytearray(syscall_table.MAX_PATHS * _NUMBERS)
-    for call in syscall_table.SYSCALLS.values():
-        for index, argument in enumerate(call.paths):
-            table[index * _NUMBERS + call.number] = argument + 1
-    return bytes(table)
+def account_calls(ledger: Ledger, totals: Any, losses: list[Lost], stored: int, not_written: int) -> None:
+    """What became of every call that the kernel saw."""
+    call = int(Kind.SYSCALL)
+    lost: dict[str, int] = {}
+    for loss in losses:
+        lost[loss.key] = lost.get(loss.key, 0) + loss.count
+    produced, submitted, taken = (int(one[call]) for one in (totals.produced, totals.submitted, totals.taken))
+    lost["in_flight"] = produced - submitted - sum(lost.values()) - int(totals.compat)
+    lost["compat"] = int(totals.compat)
+    lost["malformed"] = int(totals.malformed)
+    lost["not_drained"] = submitted - taken - int(totals.malformed)
+    lost["not_written"] = not_written
+    ledger.add(STREAM, "calls", stored=stored, lost=lost, produced=produced)
+    if totals.tasks:
+        ledger.add(f"{STREAM}/tasks", "tasks", lost={"not_followed": int(totals.tasks)})
+    if totals.io_uring:
+        ledger.add(f"{STREAM}/io_uring", "operations", lost={"not_decoded": int(totals.io_uring)})
 
 
-def _pid_namespace() -> int:
-    """Inode of our pid namespace; 0 for the initial one, whose numbers the kernel gives for nothing."""
-    inode = Path("/proc/self/ns/pid").stat().st_ino
-    return 0 if inode == _INITIAL_PID_NAMESPACE else inode
+def account_captures(ledger: Ledger, counts: dict[str, int]) -> None:
+    """What became of the memory that arguments point to."""
+    ledger.add(f"{STREAM}/paths", "paths", stored=counts["paths"] - counts["truncated"] - counts["missed"],
+               lost={"truncated": counts["truncated"], "unreadable": counts["missed"]})
+    ledger.add(f"{STREAM}/captures", "captures", stored=counts["captures"] - counts["unread"],
+               lost={"unreadable": counts["unread"]})
+    if counts["no_room"]:
+        ledger.add(f"{STREAM}/captures_cut", "calls", lost={"no_room": counts["no_room"]})
 
 
-def _columns(ffi: Any, batch: Any) -> pa.RecordBatch:
-    """A batch as an Arrow record batch of RAW_SYSCALLS over the batch's own memory: valid until it is released."""
-    rows, paths = int(batch.rows), int(batch.paths)
-
-    def buffer(pointer: Any, size: int) -> pa.Buffer:
-        return pa.py_buffer(ffi.buffer(pointer, size))
-
-    def column(kind: pa.DataType, pointer: Any, valid: pa.Buffer | None = None) -> pa.Array:
-        return pa.Array.from_buffers(kind, rows, [valid, buffer(pointer, rows * kind.bit_width // 8)])
-
-    has_exit = None if batch.returned == rows else buffer(batch.has_exit, (rows + 7) // 8)
-    has_path = None if batch.readable == paths else buffer(batch.has_path, (paths + 7) // 8)
-    args = pa.Array.from_buffers(pa.uint64(), 6 * rows, [None, buffer(batch.args, 48 * rows)])
-    text = pa.Array.from_buffers(pa.binary(), paths, [
-        has_path, buffer(batch.path_begin, 4 * (paths + 1)), buffer(batch.text, int(batch.path_begin[paths]))])
-    return pa.RecordBatch.from_arrays([
-        column(pa.int64(), batch.t_enter),
-        column(pa.int64(), batch.t_exit, has_exit),
-        column(pa.int32(), batch.pid),
-        column(pa.int32(), batch.tid),
-        column(pa.int32(), batch.number),
-        column(pa.uint64(), batch.ip),
-        pa.Array.from_buffers(pa.list_(pa.uint64(), 6), rows, [None], children=[args]),
-        pa.Array.from_buffers(pa.list_(pa.binary()), rows, [None, buffer(batch.path_first, 4 * (rows + 1))],
-                              children=[text]),
-        column(pa.int64(), batch.result, has_exit),
-    ], schema=RAW_SYSCALLS)
-
-
-__all__ = ["FILE_NAME", "STREAM", "Lost", "Options", "SyscallRecorder", "Variant"]
+__all__ = ["FILES_NAME", "FILE_NAME", "STREAM", "Lost", "Options", "Stream", "SyscallRecorder", "Variant",
+           "account_calls", "account_captures"]

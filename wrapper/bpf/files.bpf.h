@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * What descriptors refer to, as ids: an id stands for a file by its name, and is defined once, in a record that goes
+ * before the first that has it.
+ *
+ * A name is told from others by the addresses of its directory entry, inode and mount, the inode's number, the
+ * entry's sequence count (it changes when the entry is renamed, deleted, or made anew) and the file's operations
+ * (anonymous inodes are all one inode). A rename of a directory above is not seen: the name stays the one first told.
+ */
+#ifndef PTW_FILES_BPF_H
+#define PTW_FILES_BPF_H
+
+#include "common.bpf.h"
+
+enum files_limit {
+	FILES = 1 << 14,	/* ids that are remembered; those not used for longest are defined again */
+	COMPONENTS = 128,	/* of a path */
+	COMPONENT_SIZE = 256,	/* NAME_MAX and a NUL */
+};
+
+struct file_key {
+	__u64 dentry;
+	__u64 inode;
+	__u64 mount;
+	__u64 operations;
+	__u64 number;
+	__u64 sequence;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, FILES);
+	__type(key, struct file_key);
+	__type(value, __u64);
+} files SEC(".maps");
+
+__u64 last_file;
+
+/*
+ * Write the components of a path into `to`, each with its NUL, the last one first; `*size` gets their bytes. Returns 1
+ * when there was no room for all. `size` is in memory the verifier knows nothing of: else each step is a case of its
+ * own to it.
+ */
+static __always_inline __u32 walk_path(struct dentry *dentry, struct vfsmount *vfsmount, char *to, __u64 room,
+				       __u32 *size)
+{
+	struct mount *mount = (void *)vfsmount - __builtin_preserve_field_info(((struct mount *)0)->mnt,
+									      BPF_FIELD_BYTE_OFFSET);
+	*size = 0;
+	for (int i = 0; i < COMPONENTS; i++) {
+		struct dentry *parent = BPF_CORE_READ(dentry, d_parent);
+		const unsigned char *name;
+		__u64 used;
+		long length;
+
+		if (dentry == BPF_CORE_READ(mount, mnt.mnt_root) || dentry == parent) {
+			struct mount *above = BPF_CORE_READ(mount, mnt_parent);
+
+			if (above == mount || !above || dentry != BPF_CORE_READ(mount, mnt.mnt_root))
+				return 0;
+			dentry = BPF_CORE_READ(mount, mnt_mountpoint);
+			mount = above;
+			continue;
+		}
+		used = *size;
+		KEEP(used);
+		if (used > room - COMPONENT_SIZE)
+			break;
+		name = BPF_CORE_READ(dentry, d_name.name);
+		length = bpf_probe_read_kernel_str(to + used, COMPONENT_SIZE, name);
+		if (length <= 0)
+			break;
+		*size = used + length;
+		dentry = parent;
+	}
+	return 1;
+}
+
+/* Since Linux 6.2: an address as a typed pointer, whose fields are then read by plain loads (a fault reads 0). */
+extern void *bpf_rdonly_cast(void *address, __u32 type) __ksym __weak;
+
+/* The task's open file behind a descriptor; NULL when there is none. The task is typed: plain loads do. */
+static __always_inline struct file *open_file(struct task_struct *task, __u32 fd)
+{
+	struct files_struct *open = task->files;
+	struct fdtable *table;
+	struct file *file = 0;
+
+	if (!open)
+		return 0;
+	table = open->fdt;
+	if (!table || fd >= table->max_fds)
+		return 0;
+	if (bpf_probe_read_kernel(&file, sizeof(file), table->fd + fd))
+		return 0;
+	return file;
+}
+
+/* What tells an open file's name from others. */
+static __always_inline void fill_key(struct file_key *key, struct file *address)
+{
+	struct dentry *dentry;
+	struct inode *inode;
+
+	if (bpf_rdonly_cast) {
+		struct file *file = bpf_rdonly_cast(address, bpf_core_type_id_kernel(struct file));
+
+		dentry = file->f_path.dentry;
+		inode = file->f_inode;
+		key->mount = (__u64)file->f_path.mnt;
+		key->operations = (__u64)file->f_op;
+		key->number = inode->i_ino;
+		key->sequence = dentry->d_seq.seqcount.sequence;
+	} else {
+		dentry = BPF_CORE_READ(address, f_path.dentry);
+		inode = BPF_CORE_READ(address, f_inode);
+		key->mount = (__u64)BPF_CORE_READ(address, f_path.mnt);
+		key->operations = (__u64)BPF_CORE_READ(address, f_op);
+		key->number = BPF_CORE_READ(inode, i_ino);
+		key->sequence = BPF_CORE_READ(dentry, d_seq.seqcount.sequence);
+	}
+	key->dentry = (__u64)dentry;
+	key->inode = (__u64)inode;
+}
+
+static __always_inline void fill_key_of_folder(struct file_key *key, struct fs_struct *fs)
+{
+	struct dentry *dentry = BPF_CORE_READ(fs, pwd.dentry);
+	struct inode *inode = BPF_CORE_READ(dentry, d_inode);
+
+	key->dentry = (__u64)dentry;
+	key->inode = (__u64)inode;
+	key->mount = (__u64)BPF_CORE_READ(fs, pwd.mnt);
+	key->number = BPF_CORE_READ(inode, i_ino);
+	key->sequence = BPF_CORE_READ(dentry, d_seq.seqcount.sequence);
+}
+
+static __always_inline __u64 define_file(struct file_key *key, struct inode *inode, struct dentry *dentry,
+					 struct vfsmount *mount)
+{
+	struct ptw_file *record = bpf_ringbuf_reserve(&ring, sizeof(*record), 0);
+	const char *filesystem;
+	__u64 id;
+
+	if (!record) {
+		__sync_fetch_and_add(&losses.files, 1);
+		return 0;
+	}
+	id = __sync_fetch_and_add(&last_file, 1) + 1;
+	__builtin_memset(record, 0, sizeof(*record) - sizeof(record->components));
+	record->head.kind = PTW_RECORD_FILE;
+	record->t = bpf_ktime_get_ns();
+	record->id = id;
+	record->inode = key->number;
+	record->device = BPF_CORE_READ(inode, i_sb, s_dev);
+	record->mode = BPF_CORE_READ(inode, i_mode);
+	record->deleted = !BPF_CORE_READ(dentry, d_hash.pprev);
+	filesystem = BPF_CORE_READ(inode, i_sb, s_type, name);
+	bpf_probe_read_kernel_str(record->filesystem, sizeof(record->filesystem), filesystem);
+	record->head.flags = walk_path(dentry, mount, record->components, sizeof(record->components), &record->size);
+	if (!record->size) {	/* the root, "/", or a file of its own (memfd, eventfd) that has a name all the same */
+		const unsigned char *name = BPF_CORE_READ(dentry, d_name.name);
+		long size = bpf_probe_read_kernel_str(record->components, COMPONENT_SIZE, name);
+
+		record->size = size > 0 ? size : 0;
+	}
+	bpf_ringbuf_submit(record, wake_flags());
+	bpf_map_update_elem(&files, key, &id, BPF_ANY);
+	return id;
+}
+
+/* The id of what a descriptor refers to, or of the working directory (AT_FDCWD); 0 when it is not open. */
+__noinline __u64 file_of(__u32 fd)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct file_key key = {};
+	__u64 *known;
+
+	if (fd == (__u32)AT_FDCWD) {
+		struct fs_struct *fs = task->fs;
+
+		if (!fs)
+			return 0;
+		fill_key_of_folder(&key, fs);
+	} else {
+		struct file *file = open_file(task, fd);
+
+		if (!file)
+			return 0;
+		fill_key(&key, file);
+	}
+	known = bpf_map_lookup_elem(&files, &key);
+	return known ? *known : define_file(&key, (void *)key.inode, (void *)key.dentry, (void *)key.mount);
+}
+
+#endif
