@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: MIT
+"""Places in an ELF file for probes, as file offsets: symbols, and the markers (USDT) that a compiler left in it."""
+
+from __future__ import annotations
+
+import re
+import struct
+from dataclasses import dataclass
+from functools import cache
+
+from elftools.common.exceptions import ELFError
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
+
+from ptweave.data.errors import BadInput
+
+_NOTES_MOST = 8 << 20
+_ARGUMENT = re.compile(r"(-?)([1248])@(?:\$(-?\d+)|(-?\d*)\(%(\w+)\)|%(\w+))")
+
+
+@dataclass(frozen=True)
+class MarkerArgument:
+    """An argument of a marker: a constant (no register), a register, or memory at a register and an offset."""
+
+    size: int
+    signed: bool
+    register: str = ""
+    offset: int = 0
+    memory: bool = False
+
+
+@dataclass(frozen=True)
+class Marker:
+    """A statically defined probe: offsets in the file; semaphore 0 for none."""
+
+    provider: str
+    name: str
+    offset: int
+    semaphore: int
+    arguments: tuple[MarkerArgument, ...]
+
+
+def _narrow(name: str) -> str:
+    """The register that another name stands for a part of: dil → di, eax → ax, r8d → r8."""
+    wide = re.fullmatch(r"(r(?:8|9|1[0-5]))[dwb]?", name)
+    if wide:
+        return wide[1]
+    if len(name) == 3 and name[0] in "re":
+        return name[1:]
+    if name in ("al", "bl", "cl", "dl"):
+        return name[0] + "x"
+    return name.removesuffix("l") if name in ("dil", "sil", "bpl", "spl") else name
+
+
+def _arguments(text: str) -> tuple[MarkerArgument, ...]:
+    found = []
+    for word in text.split():
+        match = _ARGUMENT.fullmatch(word)
+        if match is None:
+            break  # an argument that this does not know ends what is told of the marker
+        size, signed = int(match[2]), bool(match[1])
+        if match[3] is not None:
+            found.append(MarkerArgument(size, signed, "", int(match[3])))
+        elif match[5]:
+            found.append(MarkerArgument(size, signed, _narrow(match[5]), int(match[4] or "0"), memory=True))
+        else:
+            found.append(MarkerArgument(size, signed, _narrow(match[6])))
+    return tuple(found)
+
+
+class Places:
+    """What a file has. Files are hostile: what makes no sense in one is not there."""
+
+    def __init__(self, path: str) -> None:
+        """Raises BadInput when it is no ELF file that can be read."""
+        self.path = path
+        self._symbols: dict[str, int] = {}
+        self.markers: list[Marker] = []
+        try:
+            with open(path, "rb") as file:  # noqa: PTH123 (a path as the user gave it)
+                elf = ELFFile(file)
+                self._segments = [(int(one["p_vaddr"]), int(one["p_filesz"]), int(one["p_offset"]))
+                                  for one in elf.iter_segments() if one["p_type"] == "PT_LOAD"]
+                self._read_symbols(elf)
+                self._read_markers(elf)
+        except OSError as error:
+            raise BadInput(f"cannot be read ({error.strerror})", where=path, remedy="check the path") from error
+        except (ELFError, ValueError, KeyError, struct.error, UnicodeDecodeError) as error:
+            raise BadInput("is no ELF file", where=path, remedy="name a program or a library") from error
+
+    @staticmethod
+    @cache
+    def of(path: str) -> Places:
+        """The places of a file, read once."""
+        return Places(path)
+
+    def _read_symbols(self, elf: ELFFile) -> None:
+        for name in (".symtab", ".dynsym"):
+            table = elf.get_section_by_name(name)
+            if not isinstance(table, SymbolTableSection):
+                continue
+            for symbol in table.iter_symbols():
+                if symbol["st_info"]["type"] in ("STT_FUNC", "STT_LOOS") and symbol["st_value"]:
+                    self._symbols.setdefault(symbol.name, int(symbol["st_value"]))
+
+    def _read_markers(self, elf: ELFFile) -> None:
+        section, base = elf.get_section_by_name(".note.stapsdt"), elf.get_section_by_name(".stapsdt.base")
+        if section is None or int(section["sh_size"]) > _NOTES_MOST:
+            return
+        data, at = section.data(), 0
+        moved = int(base["sh_addr"]) if base is not None else None
+        while at + 12 <= len(data):
+            name_size, size, _ = struct.unpack_from("<III", data, at)
+            at += 12 + (name_size + 3 & ~3)
+            note = data[at:at + size]
+            at += size + 3 & ~3
+            if len(note) < 24:
+                return
+            place, was, semaphore = struct.unpack_from("<QQQ", note)
+            words = note[24:].split(b"\0")
+            if len(words) < 3:
+                continue
+            shift = 0 if moved is None else moved - was
+            offset = self._offset(place + shift)
+            if offset is not None:
+                self.markers.append(Marker(words[0].decode(), words[1].decode(), offset, (self._offset(
+                    semaphore + shift) or 0) if semaphore else 0, _arguments(words[2].decode())))
+
+    def _offset(self, address: int) -> int | None:
+        for start, size, offset in self._segments:
+            if start <= address < start + size:
+                return address - start + offset
+        return None
+
+    def find(self, symbol: str) -> int | None:
+        """A function's offset in the file; None when it is not there."""
+        address = self._symbols.get(symbol)
+        return None if address is None else self._offset(address)
+
+    def offset_of(self, symbol: str, where: str) -> int:
+        """The same, or of 0x… the number itself. Raises BadInput when there is no such function."""
+        if re.fullmatch(r"0x[0-9a-fA-F]+", symbol):
+            return int(symbol, 16)
+        found = self.find(symbol)
+        if found is None:
+            raise BadInput(f"{self.path} has no function {symbol}", where=where,
+                           remedy="nm -D shows what it has; a place in the file can be given as 0xOFFSET")
+        return found
+
+
+__all__ = ["Marker", "MarkerArgument", "Places"]
