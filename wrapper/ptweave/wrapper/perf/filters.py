@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: MIT
+"""Address filters: the processor traces inside functions only, or stops at one (`filter` or `stop SYMBOL@FILE`).
+
+The kernel takes them by offset in a file, and sets the processor's ranges when a traced task maps that file
+(`perf_event_parse_addr_filter`); for Intel PT it knows no `start`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from elftools.common.exceptions import ELFError
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
+
+from ptweave.data import BadInput
+from ptweave.data.manifest import MAX_FILTERS, FilterKind
+
+_SPELLED = re.compile(r"\s*(\w+)\s+([^@\s]+)\s*@\s*(\S.*?)\s*")
+_TABLES = (".symtab", ".dynsym")
+
+
+@dataclass(frozen=True)
+class AddressFilter:
+    """Bytes `offset` to `offset` + `size` of the file `path`, which is absolute and no link."""
+
+    kind: FilterKind
+    path: str
+    offset: int
+    size: int
+
+    @property
+    def kernel(self) -> str:
+        """As PERF_EVENT_IOC_SET_FILTER wants it."""
+        return f"{self.kind.value} {self.offset:#x}/{self.size:#x}@{self.path}"
+
+
+def parse_filters(texts: Sequence[str]) -> tuple[AddressFilter, ...]:
+    """What the user wrote. Raises BadInput."""
+    if len(texts) > MAX_FILTERS:
+        raise BadInput(f"no processor has more than {MAX_FILTERS} address ranges", where="--filter",
+                       remedy="name fewer functions")
+    return tuple(_parse(text) for text in texts)
+
+
+def _parse(text: str) -> AddressFilter:
+    where = f"--filter {text!r}"
+    found = _SPELLED.fullmatch(text)
+    if found is None:
+        raise BadInput("is not ACTION SYMBOL@FILE", where=where, remedy="as in: --filter 'filter main@./prog'")
+    action, symbol, name = found.groups()
+    if action not in list(FilterKind):
+        raise BadInput(f"{action} is nothing the kernel does with Intel PT", where=where,
+                       remedy="filter traces inside the function only, stop ends the trace when it is reached")
+    path = Path(name)
+    try:
+        real = path.resolve(strict=True)
+        with real.open("rb") as file:
+            offset, size = _place(ELFFile(file), symbol)
+    except OSError as error:
+        raise BadInput(f"cannot be read ({error.strerror})", where=name,
+                       remedy="name the file the program maps") from error
+    except _Missing as error:
+        raise BadInput(str(error.args[0]), where=where, remedy="nm FILE lists its functions") from error
+    except (ELFError, ValueError, LookupError, TypeError, AssertionError) as error:
+        raise BadInput(f"is no ELF file that can be read ({error})", where=name,
+                       remedy="name a program or a library") from error
+    return AddressFilter(FilterKind(action), str(real), offset, size)
+
+
+class _Missing(LookupError):
+    """No such function."""
+
+
+def _place(elf: ELFFile, symbol: str) -> tuple[int, int]:
+    """A function's offset in the file, and its size."""
+    for name in _TABLES:
+        table = elf.get_section_by_name(name)
+        if not isinstance(table, SymbolTableSection):
+            continue
+        for entry in table.get_symbol_by_name(symbol) or []:
+            if entry["st_info"]["type"] in ("STT_FUNC", "STT_GNU_IFUNC") and entry["st_size"]:
+                for offset in elf.address_offsets(entry["st_value"], entry["st_size"]):
+                    return int(offset), int(entry["st_size"])
+    raise _Missing(f"there is no function {symbol} in it")

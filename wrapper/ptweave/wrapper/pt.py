@@ -1,0 +1,495 @@
+# SPDX-License-Identifier: MIT
+"""Records with the processor's Intel PT: an event for each thread, opened when it shakes hands, or for each CPU.
+
+A thread of the target has an event of its own (its packets are `trace/<thread>.pt`): the first one's begins with exec,
+others' when the thread's handshake is answered. A program that libtthread cannot be preloaded into is recorded by CPU
+(`trace/cpu-<n>.pt`), and everything it forks with it; the packets are told apart when they are decoded.
+
+Packets go from the rings to the files in C; records go to the spool (`pt_spool`), which also is what a recorder that
+dies leaves. Nothing here blocks. One process uses this, in one thread.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import json
+import os
+import select
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ptweave.data import Bundle, Cpu, Ledger, MachineLacks
+from ptweave.data.handshake import Hello
+from ptweave.data.perf.format import AuxFlag, RecordType
+from ptweave.data.perf.records import Aux, Mmap, Record, Task
+from ptweave.wrapper import host, pt_spool
+from ptweave.wrapper._perf_ring import ffi, lib
+from ptweave.wrapper.images import ImageStore, MappedFile
+from ptweave.wrapper.perf import synthesis
+from ptweave.wrapper.perf.abi import Ioctl, PerfEventAttr
+from ptweave.wrapper.perf.event import PAGE, Event
+from ptweave.wrapper.perf.filters import AddressFilter
+from ptweave.wrapper.perf.pmu import Pmu, read_pmu
+from ptweave.wrapper.perf.settings import DEFAULTS, check_settings
+from ptweave.wrapper.pt_spool import VDSO, Losses, Trace
+from ptweave.wrapper.tasks import TaskRegistry
+
+PMU = "intel_pt"
+DATA_SIZE = 64 << 10
+"""Bytes of the ring of records of one event."""
+AUX_SIZES = (4 << 20, 1 << 20, 256 << 10, 64 << 10)
+"""Bytes of packets that a ring holds, the first that the limits of memory allow."""
+MEMORY_SHARE = 8
+"""Rings take at most one part in so many of the memory (but 64 KiB each)."""
+WATERMARK_MAX = 256 << 10
+"""Bytes of packets after which they can be read, at most: what was not read is lost with a recorder that is killed."""
+AUX_SIZE_MIN, AUX_SIZE_MAX = PAGE, 1 << 30
+FULL = "the ring was full: the kernel stopped tracing until it was read"
+
+
+@dataclass(frozen=True)
+class PtOptions:
+    """How to trace. `aux_size` 0: as much as the limits of memory allow. `settings`: by sysfs's names, beside those
+    that are always on."""
+
+    aux_size: int = 0
+    filters: tuple[AddressFilter, ...] = ()
+    settings: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass
+class _Stream:
+    trace: Trace
+    event: Event
+    packets: int  # the descriptor of its .pt file
+    records: int  # of its .rec file
+    losses: Losses = field(default_factory=Losses)
+    over: bool = False
+    stopped_at: int = -1  # where the kernel stopped tracing; -1: it did not, or went on
+
+
+def intel_pt() -> Pmu:
+    """The PMU. Raises MachineLacks."""
+    pmu = read_pmu(PMU)
+    if pmu is None:
+        raise MachineLacks("this machine has no Intel PT (no intel_pt PMU)", where="--engine intel_pt",
+                           remedy="use --engine soft, which emits the same packets")
+    return pmu
+
+
+def obstacle() -> MachineLacks | None:
+    """Why this user cannot trace with Intel PT at this moment; None where nothing is in the way."""
+    try:
+        attr = PerfEventAttr()
+        intel_pt().set(attr, {"tsc": 1})
+        attr.disabled = attr.exclude_kernel = attr.exclude_hv = 1
+        Event(attr, 0, -1, data=PAGE, aux=AUX_SIZES[-1], file=-1).close()
+    except MachineLacks as error:
+        return error
+    return None
+
+
+def timing(cpu: Cpu, pmu: Pmu, settings: Mapping[str, int]) -> None:
+    """What the decoder must know of the processor's timing packets."""
+    cpu.mtc_freq = settings.get("mtc_period", 0)
+    cpu.nom_freq = pmu.max_nonturbo_ratio & 0xFF
+    cpu.tsc_ratio = pmu.tsc_art_ratio
+
+
+class PtRecorder:
+    """The rings of all threads. `observe` is called for each handshake before it is answered, `begin` for the first
+    thread before it runs; then `service` until all is over."""
+
+    def __init__(self, bundle: Bundle, spool: Path, tasks: TaskRegistry, options: PtOptions) -> None:
+        """Raises MachineLacks without an intel_pt PMU."""
+        self.pmu = intel_pt()
+        check_settings(self.pmu, options.settings)
+        if len(options.filters) > self.pmu.filters:
+            raise MachineLacks(f"this processor has {self.pmu.filters} address ranges, {len(options.filters)} are "
+                               "asked for", where="--filter", remedy="name fewer functions")
+        self._bundle = bundle
+        self._spool = spool
+        self._tasks = tasks
+        self._options = options
+        self._images = ImageStore(bundle.images, spool)
+        self._known: set[tuple[tuple[int, int], int]] = set()
+        self._streams: dict[int, _Stream] = {}  # by thread, or ~cpu
+        self._by_fd: dict[int, _Stream] = {}
+        self._past: dict[str, Losses] = {}  # by trace, of threads that have ended
+        self._seen: set[int] = set()  # threads that have or had a stream
+        self._budget = _memory() // MEMORY_SHARE
+        self._shared: list[int] = []  # events that write into others' rings
+        self._forked: set[int] = set()  # pids whose beginning the kernel told
+        self._statuses: dict[int, int] = {}
+        self._aux_size = options.aux_size or AUX_SIZES[0]
+        self._time: tuple[int, int, int] | None = None
+        self._epoll = select.epoll(flags=select.EPOLL_CLOEXEC)
+        self._rings: Any = None
+        self._lines = (spool / pt_spool.IMAGES).open("a")
+        self.refused: list[str] = []
+        """Threads that could not be traced, and why."""
+
+    # --- what is traced ---
+
+    def begin(self, pid: int, *, by_cpu: bool = False) -> None:
+        """The target's first process, held before exec. Raises MachineLacks."""
+        attr = self._attr()
+        attr.disabled = attr.enable_on_exec = 1
+        if by_cpu:
+            attr.inherit = 1
+            for cpu in sorted(_online_cpus()):
+                self._open(Trace(f"cpu-{cpu}", -1, -1, -1, cpu), attr, pid)
+            return
+        thread = self._tasks.start(pid, pid, host.moment().tsc)
+        self._open(Trace(str(thread), thread, pid, pid, -1), attr, pid)
+
+    def attach(self, pid: int) -> None:
+        """A process that runs, with all its threads, and what they will make. Raises MachineLacks."""
+        attr = self._attr()
+        attr.disabled = attr.inherit = 1
+        tids = _tasks(pid)
+        if not tids:
+            raise MachineLacks("there is no such process (any more)", where=f"pid {pid}", remedy="check the pid")
+        streams = [self._open(Trace(f"cpu-{cpu}", -1, -1, -1, cpu), attr, tids[0]) for cpu in sorted(_online_cpus())]
+        self._told_of(streams[0], pid, tids)
+        for tid in tids[1:]:
+            for stream in streams:
+                try:
+                    self._shared.append(stream.event.share(attr, tid, stream.trace.cpu))
+                except MachineLacks as error:
+                    if isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.ESRCH:
+                        break  # it ended meanwhile
+                    raise
+        for fd in [stream.event.fd for stream in streams] + self._shared:
+            fcntl.ioctl(fd, Ioctl.ENABLE, 0)
+
+    def _told_of(self, stream: _Stream, pid: int, tids: list[int]) -> None:
+        """What the kernel told of a process before anybody listened."""
+        when = synthesis.Moment(pid, pid, self._now())
+        made = [synthesis.comm(when, _comm(pid), execed=True)]
+        made += [synthesis.itrace_start(synthesis.Moment(pid, tid, when.time)) for tid in tids]
+        made += [synthesis.mmap2(when, *mapping) for mapping in _maps(pid)]
+        self._take(stream, b"".join(made))
+
+    def observe(self, kind: Hello, pid: int, tid: int, owner: int) -> None:
+        """A thread shakes hands, and waits: trace it from here on, if it is not traced already."""
+        thread = self._tasks.lookup(pid, tid)
+        if thread is None or thread in self._seen or any(key < 0 for key in self._streams):
+            return
+        self.service()  # what the kernel told of it already
+        attr = self._attr()
+        try:
+            trace = Trace(str(thread), thread, pid, tid, -1, pseudo=kind is Hello.PSEUDO_THREAD)
+            stream = self._open(trace, attr, tid)
+        except MachineLacks as error:
+            self.refused.append(f"thread {thread} (tid {tid}): {error.line()}")
+            return
+        self._tell(stream, kind, owner)
+
+    def exited(self, pid: int, status: int) -> None:
+        """A process ended with this wait status."""
+        self._statuses[pid] = status
+
+    def _attr(self) -> PerfEventAttr:
+        attr = PerfEventAttr()
+        self.pmu.set(attr, {name: value for name, value in DEFAULTS.items() if name in self.pmu.formats})
+        self.pmu.set(attr, self._options.settings)
+        attr.exclude_kernel = attr.exclude_hv = 1
+        attr.sample_type = synthesis.TRAILER
+        attr.sample_id_all = attr.mmap = attr.mmap2 = attr.comm = attr.comm_exec = attr.task = attr.context_switch = 1
+        attr.watermark = 1
+        attr.wakeup_watermark = DATA_SIZE // 4
+        return attr
+
+    def _open(self, trace: Trace, attr: PerfEventAttr, pid: int) -> _Stream:
+        packets = _appending(self._bundle.trace / f"{trace.name}.pt")
+        try:
+            event = self._event(attr, pid, trace.cpu, packets)
+        except BaseException:
+            os.close(packets)
+            (self._bundle.trace / f"{trace.name}.pt").unlink()
+            raise
+        records = _appending(self._spool / f"{trace.name}.rec")
+        os.write(records, trace.header)
+        stream = _Stream(trace, event, packets, records)
+        self._streams[trace.thread if trace.cpu < 0 else ~trace.cpu] = stream
+        self._seen.add(trace.thread)
+        self._by_fd[event.fd] = stream
+        self._epoll.register(event.fd, select.EPOLLIN)
+        self._rings = None
+        if self._time is None:
+            self._describe(event)
+        return stream
+
+    def _event(self, attr: PerfEventAttr, pid: int, cpu: int, packets: int) -> Event:
+        """With rings as large as may be: where the size is ours to choose, all of them take a share of the memory,
+        and a smaller one is tried where the limits forbid it."""
+        left = self._budget - sum(stream.event.ring.aux_size for stream in self._streams.values())
+        sizes = [size for size in AUX_SIZES if size <= min(self._aux_size, left)] or [AUX_SIZES[-1]]
+        if self._options.aux_size:
+            sizes = [self._options.aux_size]
+        for size in sizes:
+            attr.aux_watermark = max(PAGE, min(size // 4, WATERMARK_MAX))
+            try:
+                event = Event(attr, pid, cpu, data=DATA_SIZE, aux=size, file=packets,
+                              filters=",".join(one.kernel for one in self._options.filters))
+            except MachineLacks as error:
+                if size == sizes[-1] or not isinstance(error.__cause__, OSError) or "memory" not in error.what:
+                    raise
+                continue
+            if size != sizes[0]:
+                self._aux_size = size  # of those that follow, too
+            return event
+        raise AssertionError("there is always a last size")
+
+    def _describe(self, event: Event) -> None:
+        """What is needed to read the records, once."""
+        self._time = event.time()
+        if self._time is None:
+            raise MachineLacks("the kernel does not say how its times become TSC ticks", where="intel_pt",
+                               remedy="boot with the TSC as clock source (clocksource=tsc), or use --engine soft")
+        zero, mult, shift = self._time
+        zero -= (zero >> 63) << 64
+        path = self._spool / pt_spool.DESCRIPTION
+        partial = path.with_suffix(".partial")
+        partial.write_text(json.dumps(
+            {"version": pt_spool.VERSION, "type": self.pmu.type, "zero": zero, "mult": mult, "shift": shift,
+             "filters": [asdict(one) for one in self._options.filters]}))
+        partial.replace(path)
+        self._keep_vdso()
+
+    # --- what was there before ---
+
+    def _now(self) -> int:
+        """The perf time."""
+        assert self._time is not None
+        zero, mult, shift = self._time
+        tsc = host.moment().tsc
+        return zero + (tsc >> shift) * mult + ((tsc & (1 << shift) - 1) * mult >> shift) & (1 << 64) - 1
+
+    def _tell(self, stream: _Stream, kind: Hello, owner: int) -> None:
+        """Put into a thread's records what the kernel told before there was an event of its own."""
+        trace = stream.trace
+        when = synthesis.Moment(trace.pid, trace.tid, self._now())
+        made = []
+        if kind is Hello.PROCESS:
+            made.append(synthesis.comm(when, _comm(trace.pid), execed=True))
+        elif kind is not Hello.THREAD and trace.pid not in self._forked:
+            parent = owner if kind is Hello.PSEUDO_THREAD else _parent(trace.pid)
+            made.append(synthesis.fork(when, parent, parent))
+            self._forked.add(trace.pid)
+        if kind is not Hello.THREAD:
+            made += [synthesis.mmap2(when, *mapping) for mapping in _maps(trace.pid)]
+        made.append(synthesis.itrace_start(when))
+        self._take(stream, b"".join(made))
+
+    # --- while it runs ---
+
+    def fds(self) -> list[int]:
+        """One descriptor: readable when there is something to take."""
+        return [] if self._epoll.closed else [self._epoll.fileno()]
+
+    def service(self) -> None:
+        """Take what is there. Raises OSError when records cannot be written."""
+        if self._epoll.closed:
+            return
+        for fd, events in self._epoll.poll(0):
+            if events & (select.EPOLLHUP | select.EPOLLERR):  # its thread is gone: it would be ready for ever
+                self._epoll.unregister(fd)
+                self._by_fd[fd].over = True
+        self._drain()
+        for stream in [one for one in self._streams.values() if one.over and one.trace.cpu < 0]:
+            self._retire(stream)
+
+    def _drain(self) -> None:
+        live = list(self._streams.values())
+        if self._rings is None:
+            self._rings = ffi.new("struct ptw_ring *[]", [stream.event.ring for stream in live])
+        before = [(stream.event.ring.position, stream.event.ring.lost) for stream in live]
+        lib.ptw_rings_aux(self._rings, len(live))
+        for stream, (position, lost) in zip(live, before, strict=True):
+            ring = stream.event.ring
+            if ring.full and not stream.over:
+                stream.losses.breaks.append((ring.stored, FULL))
+            if ring.lost > lost:
+                stream.losses.breaks.append((ring.stored, f"packets could not be written ({os.strerror(ring.error)})"))
+            stopped = bool(ring.full)
+            while data := stream.event.records():
+                stopped |= self._take(stream, data)
+            if stopped:
+                stream.stopped_at = ring.position
+            elif ring.position > position:
+                stream.stopped_at = -1
+            if stream.stopped_at >= 0 and not stream.over:
+                self._go_on(stream)
+
+    def _retire(self, stream: _Stream) -> None:
+        """A thread has ended and everything it left was taken: give its memory and its descriptors back."""
+        self._past[stream.trace.name] = self._losses(stream)
+        del self._streams[stream.trace.thread]
+        del self._by_fd[stream.event.fd]
+        self._rings = None
+        self._close_stream(stream)
+
+    @staticmethod
+    def _close_stream(stream: _Stream) -> None:
+        stream.event.close()
+        os.close(stream.packets)
+        os.close(stream.records)
+
+    def _go_on(self, stream: _Stream) -> None:
+        """The kernel stopped tracing when the ring was full; there is room again. It may be about to stop only now: so
+        this is said again until there are packets."""
+        try:
+            stream.event.ioctl(Ioctl.ENABLE)
+        except OSError:
+            stream.over = True
+
+    def _take(self, stream: _Stream, data: bytes) -> bool:
+        """Store records; keep the files they name. True: tracing was stopped."""
+        stopped = False
+        for record in pt_spool.parse_records(data):
+            if isinstance(record, Mmap) and record.executable:
+                self._keep(record)
+            elif isinstance(record, Aux):
+                stopped |= bool(record.flags & AuxFlag.TRUNCATED)
+            elif isinstance(record, Task) and record.type == RecordType.FORK:
+                self._forked.add(record.pid)
+            elif isinstance(record, Task):
+                self._ended(record)
+        self._lines.flush()
+        _write_all(stream.records, data)
+        return stopped
+
+    def _ended(self, record: Record) -> None:
+        assert isinstance(record, Task)
+        self._tasks.exit(record.pid, record.tid, 0)
+
+    # --- images ---
+
+    def _keep(self, mapping: Mmap) -> None:
+        where = (mapping.device, mapping.inode)
+        if where in self._known or not mapping.inode or not mapping.path.startswith("/"):
+            return
+        image = self._images.keep(MappedFile(
+            mapping.path, os.makedev(*mapping.device), mapping.inode, 0, 0, mapping.pid, mapping.start,
+            mapping.start + mapping.size))
+        if image is not None:
+            self._known.add(where)
+            self._line({"device": list(mapping.device), "inode": mapping.inode, "image": image})
+
+    def _keep_vdso(self) -> None:
+        """Ours is everybody's: the kernel maps the same pages into every 64-bit process."""
+        for start, size, _, _, _, path in _maps(os.getpid()):
+            if path == VDSO.encode():
+                image = self._images.keep_bytes(ctypes.string_at(start, size))
+                self._line({"device": None, "inode": 0, "image": image})
+        self._lines.flush()
+
+    def _line(self, entry: dict[str, object]) -> None:
+        self._lines.write(json.dumps(entry) + "\n")
+
+    # --- the end ---
+
+    def finish(self, ledger: Ledger) -> None:
+        """Stop, take what is left, write the sideband, account. Raises MachineLacks when there is no room."""
+        if self._epoll.closed:
+            return
+        try:
+            for fd in [stream.event.fd for stream in self._streams.values() if not stream.over] + self._shared:
+                fcntl.ioctl(fd, Ioctl.DISABLE, 0)
+            self._drain()
+            self._drain()  # what the first one made room for
+            losses = self._past | {stream.trace.name: self._losses(stream) for stream in self._streams.values()}
+        finally:
+            self._close()
+        try:
+            pt_spool.finish(self._bundle, self._spool, ledger, losses, self._statuses)
+        except OSError as error:
+            raise MachineLacks(f"cannot be written ({error.strerror})", where=str(self._bundle.path),
+                               remedy="make room; what was recorded is still in " + str(self._spool)) from error
+        if self.refused:
+            self._bundle.manifest.lacks += self.refused
+            ledger.add("threads", "streams", lost={"no trace could be begun": len(self.refused)})
+
+    def _losses(self, stream: _Stream) -> Losses:
+        ring = stream.event.ring
+        why = os.strerror(ring.error).lower() if ring.error else "not written"
+        lost = {why: int(ring.lost), "overwritten before they were read": int(ring.overwritten)}
+        stream.losses.bytes = {reason: count for reason, count in lost.items() if count}
+        return stream.losses
+
+    def _close(self) -> None:
+        self._epoll.close()
+        self._rings = None
+        self._lines.close()
+        for fd in self._shared:
+            os.close(fd)
+        for stream in self._streams.values():
+            self._close_stream(stream)
+
+
+def _appending(path: Path) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view):]
+
+
+def _memory() -> int:
+    """Bytes of this machine."""
+    return os.sysconf("SC_PHYS_PAGES") * PAGE
+
+
+def _online_cpus() -> set[int]:
+    found: set[int] = set()
+    for part in Path("/sys/devices/system/cpu/online").read_text().strip().split(","):
+        first, _, last = part.partition("-")
+        found |= set(range(int(first), int(last or first) + 1))
+    return found
+
+
+def _tasks(pid: int) -> list[int]:
+    """The threads of a process, its first one first; empty when it is gone."""
+    try:
+        return sorted(int(name) for name in os.listdir(f"/proc/{pid}/task"))  # noqa: PTH208
+    except OSError:
+        return []
+
+
+def _comm(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/comm").read_bytes().rstrip(b"\n")
+    except OSError:
+        return b""
+
+
+def _parent(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
+def _maps(pid: int) -> list[tuple[int, int, int, tuple[int, int], int, bytes]]:
+    """Executable mappings: start, size, offset, device, inode, path (proc(5), maps)."""
+    try:
+        lines = Path(f"/proc/{pid}/maps").read_bytes().splitlines()
+    except OSError:
+        return []
+    found = []
+    for line in lines:
+        span, protection, offset, device, inode, *path = line.split(None, 5)
+        if protection[2:3] != b"x":
+            continue
+        start, end = (int(word, 16) for word in span.split(b"-"))
+        major, minor = (int(word, 16) for word in device.split(b":"))
+        found.append((start, end - start, int(offset, 16), (major, minor), int(inode), path[0] if path else b"//anon"))
+    return found
