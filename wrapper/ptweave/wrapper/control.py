@@ -5,12 +5,16 @@ Protocol: `ptweave.data.handshake`. The socket lies in a fresh folder of mode 07
 who the kernel says (SCM_CREDENTIALS); a foreign user, or a message in another process's name, is refused and counted.
 Nothing a client does blocks the server: every descriptor is non-blocking, and one call serves a bounded number of
 messages of each client.
+
+Threads do not wait for an answer unless they must (`threads_wait`). The first hello on such a connection wakes the
+server; those that follow within DRAIN_SECONDS wake nobody and are read together, before what their threads logged.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import math
 import os
 import select
 import shutil
@@ -22,11 +26,13 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from ptweave.data import BadInput, Bundle, Ledger, MachineLacks
 from ptweave.data.handshake import (
     HELLO,
     MAGIC,
+    NO_WAIT,
     SOCKET_VARIABLE,
     TIMEOUT_SECONDS,
     VERSION,
@@ -37,6 +43,8 @@ from ptweave.data.handshake import (
 from ptweave.data.lists import LIST_NONE
 from ptweave.preload import library_path
 from ptweave.wrapper.dependence import SharedLists, ThreadFile, ThreadLog
+from ptweave.wrapper.notices import Notices
+from ptweave.wrapper.vector import VectorRecorder
 
 SOCKET_NAME = "control"
 SOCKET_PATH_MAX = 107  # sun_path, less its NUL
@@ -44,9 +52,12 @@ BACKLOG = 512
 CLIENTS_MAX = 4096
 ACCEPTS_PER_CALL = 256
 MESSAGES_PER_CALL = 16
+HELLOS_PER_CALL = 1024
+"""The same for who shook hands and is not waited for."""
 DESCRIPTORS_MAX = 8  # in one message: more are closed by the kernel (MSG_CTRUNC)
 DRAIN_SECONDS = 0.005
 _CREDENTIALS = struct.Struct("3i")
+PATIENTLY = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLONESHOT
 
 
 @dataclass
@@ -80,6 +91,7 @@ class _Image:
     lists: SharedLists
     pidfd: int
     logs: dict[int, ThreadLog] = field(default_factory=dict)  # by serial
+    vector: VectorRecorder | None = None
 
 
 @dataclass
@@ -87,6 +99,8 @@ class _Client:
     socket: socket.socket
     since: float
     pid: int = 0  # once a first message was accepted
+    pipe: int = -1  # ours, of a message that was accepted: for answers to messages that bring none
+    patient: bool = False  # those who say hello over it do not wait: it wakes the server once, and is read at a drain
 
 
 @dataclass
@@ -95,6 +109,27 @@ class _Message:
     pid: int
     uid: int
     fds: list[int]
+
+
+class _Greeting(NamedTuple):
+    """A hello's fields, without magic and version."""
+
+    kind: int
+    pid: int
+    tid: int
+    tsc: int
+    first_list: int
+    main: int
+    start_routine: int
+    marker: int
+
+    @property
+    def owner(self) -> int:
+        """The process whose lists and connection it uses."""
+        return self.main if self.kind == Hello.PSEUDO_THREAD else self.pid
+
+
+_KINDS = frozenset(Hello)
 
 
 class _Refused(Exception):
@@ -108,12 +143,25 @@ class ControlServer:
     `processes` lists who shook hands, `refused` who was turned away.
     """
 
-    def __init__(self, bundle: Bundle, assign: Callable[[int, int, int], int]) -> None:
-        """Raises MachineLacks when libtthread is not built or the socket cannot be made."""
+    def __init__(self, bundle: Bundle, assign: Callable[[int, int, int], int],
+                 say: Callable[[str], None] = lambda line: None,
+                 observe: Callable[[Hello, int, int, int], None] | None = None, *, threads_wait: bool = False,
+                 ring: int = 0) -> None:
+        """`ring`: bytes that each process's file of events may have (the newest stay), 0: it grows.
+        `say` gets a line for each notice that libtthread gave; `notices` has them all.
+        `observe(kind, pid, tid, owner)` is called for each thread that said hello; `owner` is its program's main
+        process. `threads_wait`: no thread runs before it was assigned its number, and observed.
+
+        Raises MachineLacks when libtthread is not built or the socket cannot be made."""
         self.bundle = bundle
         self.processes: list[Process] = []
         self.refused = Refusals()
+        self.notices = Notices(say)
         self._assign = assign
+        self._threads_wait = threads_wait
+        self._ring = ring
+        self._said_hello: set[int] = set()  # patient clients that have something to say, by descriptor
+        self._observe = observe
         self._library = library_path()
         self._images: dict[int, _Image] = {}  # by pid
         self._past: list[_Image] = []
@@ -167,6 +215,8 @@ class ControlServer:
         for fd, events in self._epoll.poll(0):
             if fd == self._listener.fileno():
                 self._accept()
+            elif fd in self._clients and self._clients[fd].patient:
+                self._said_hello.add(fd)
             elif fd in self._clients:
                 self._serve(self._clients[fd], events)
             elif fd in self._pidfds:
@@ -175,8 +225,17 @@ class ControlServer:
         if now - self._drained_at >= DRAIN_SECONDS:
             self._drained_at = now
             self._expire(now)
+            self._listen()
             for image in self._images.values():
                 image.lists.drain(image.logs)
+                self._take_events(image)
+                self.notices.take(image.process.pid, image.lists.notices())
+
+    def patience(self) -> float:
+        """Seconds after which `service` should be called though `fds` is not ready; infinite when there is no need."""
+        if self._closed or not self._said_hello:
+            return math.inf
+        return max(0.0, self._drained_at + DRAIN_SECONDS - time.monotonic())
 
     def finish(self, ledger: Ledger) -> None:
         """Last drain; account `dependence/<thread>`; close and remove everything. Idempotent.
@@ -227,11 +286,37 @@ class ControlServer:
             self.refused.overload += 1
         self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
 
+    def _listen(self) -> None:
+        """Read what patient clients said, and have the next hello wake the server again."""
+        for fd in list(self._said_hello):
+            client = self._clients[fd]
+            if self._hear(client):
+                self._said_hello.discard(fd)
+                self._epoll.modify(fd, PATIENTLY)
+            else:
+                self._drop(client)
+
+    def _hear(self, client: _Client) -> bool:
+        """Handle the messages that are there. False: the client is to be dropped."""
+        for _ in range(HELLOS_PER_CALL):
+            try:
+                message = self._receive(client)
+            except BlockingIOError:
+                return True
+            except OSError:
+                message = None
+            if message is None or not self._handle(client, message):
+                return False
+        return True  # there are more: it wakes the server at once
+
     def _drop(self, client: _Client) -> None:
         fd = client.socket.fileno()
         self._epoll.unregister(fd)
         del self._clients[fd]
+        self._said_hello.discard(fd)
         client.socket.close()
+        if client.pipe >= 0:
+            os.close(client.pipe)
         image = self._images.get(client.pid)
         if image is not None and image.pidfd < 0:  # nothing else will say that it ended
             self._end(image)
@@ -256,6 +341,8 @@ class ControlServer:
             if not self._handle(client, message):
                 self._drop(client)
                 return
+            if not events & ~select.EPOLLIN:
+                return  # who shook hands has nothing more to say, nearly always; else this is called again
         else:
             return
         if events & (select.EPOLLHUP | select.EPOLLERR | select.EPOLLRDHUP):
@@ -280,75 +367,109 @@ class ControlServer:
 
     def _handle(self, client: _Client, message: _Message) -> bool:
         """Answer one hello. False: the client is to be dropped."""
-        status, thread = Status.REFUSED, -1
-        keep = list(message.fds)
+        status, thread, fds = Status.REFUSED, -1, message.fds
+        hello = image = None
         try:
-            thread = self._welcome(client, message)
+            hello = self._check(client, message)
+            image = self._image_of(client, message, hello)
+            thread = self._assign(hello.pid, hello.tid, hello.tsc)
+            if thread < 0:
+                raise _Refused("overload")
+            if self._observe is not None:
+                self._observe(Hello(hello.kind), hello.pid, hello.tid, hello.owner)
             status = Status.GO
         except _Refused as refused:
             setattr(self.refused, str(refused), getattr(self.refused, str(refused)) + 1)
         finally:
-            if keep:
-                self._answer(keep[0], status, thread)
-            for fd in keep:
+            pipe = _writable_pipe(fds[0]) if fds else client.pipe
+            if pipe >= 0 and not (client.patient and not fds):
+                flags = 0 if self._threads_wait else NO_WAIT
+                with contextlib.suppress(OSError):  # no room: the client sent something else, and waits for nothing
+                    os.write(pipe, WELCOME.pack(MAGIC, VERSION, status, thread, flags))
+            if fds and pipe >= 0 and status is Status.GO:
+                if client.pipe >= 0:
+                    os.close(client.pipe)
+                client.pipe = fds.pop(0)
+                self._be_patient(client)
+            for fd in fds:
                 os.close(fd)
+        if status is Status.GO and hello is not None and image is not None:
+            self._enlist(image, hello, thread)  # after the answer: nobody waits for it
         return status is Status.GO
 
-    @staticmethod
-    def _answer(pipe: int, status: Status, thread: int) -> None:
-        """Into the pipe, if it is one and has room: a client that sent something else waits for nothing."""
-        mode = os.fstat(pipe).st_mode
-        with contextlib.suppress(OSError):
-            if stat.S_ISFIFO(mode) and fcntl.fcntl(pipe, fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDONLY:
-                os.set_blocking(pipe, False)
-                os.write(pipe, WELCOME.pack(MAGIC, VERSION, status, thread, 0))
+    def _be_patient(self, client: _Client) -> None:
+        if not self._threads_wait and not client.patient:
+            client.patient = True
+            self._epoll.modify(client.socket.fileno(), PATIENTLY)
 
     # --- handshakes ---
 
-    def _welcome(self, client: _Client, message: _Message) -> int:
-        if len(message.data) != HELLO.size or not message.fds:
+    def _check(self, client: _Client, message: _Message) -> _Greeting:
+        """What the message says, if it may be said by who sent it."""
+        if len(message.data) != HELLO.size or (not message.fds and client.pipe < 0):
             raise _Refused("malformed")
-        magic, version, kind, pid, tid, tsc, index, main, start_routine, marker = HELLO.unpack(message.data)
-        if magic != MAGIC or version != VERSION or kind not in iter(Hello):
+        magic, version, kind, *fields = HELLO.unpack(message.data)
+        if magic != MAGIC or version != VERSION or kind not in _KINDS:
             raise _Refused("malformed")
+        hello = _Greeting(kind, *fields)
         if client.pid == 0 and message.uid != os.geteuid():
             raise _Refused("foreign")
-        owner = main if kind == Hello.PSEUDO_THREAD else pid
-        if message.pid <= 0 or pid != message.pid or client.pid not in (0, pid, owner) or not _is_thread(pid, tid):
+        if message.pid <= 0 or hello.pid != message.pid or client.pid not in (0, hello.pid, hello.owner):
             raise _Refused("forged")
-        if owner != pid and _parent(pid) != owner:
-            raise _Refused("forged")
-        if kind in (Hello.THREAD, Hello.PSEUDO_THREAD):
-            image = self._images.get(owner)
+        if kind != Hello.PSEUDO_THREAD:
+            late = client.patient and not message.fds
+            if not _is_thread(hello.pid, hello.tid) and not (late and not Path(f"/proc/{hello.tid}").exists()):
+                raise _Refused("forged")  # one that nobody waited for may have ended
+        elif hello.tid != hello.pid or (client.pid == 0 and _parent(hello.pid) != hello.owner):
+            raise _Refused("forged")  # over a connection of its program's it is believed: it was given that
+        return hello
+
+    def _image_of(self, client: _Client, message: _Message, hello: _Greeting) -> _Image:
+        """The process image that the thread belongs to, begun if it is the first."""
+        if hello.kind in (Hello.THREAD, Hello.PSEUDO_THREAD):
+            image = self._images.get(hello.owner)
             if image is None:
                 raise _Refused("malformed")
         else:
-            image = self._begin(message, pid, Hello(kind))
-        client.pid = owner
-        thread = self._assign(pid, tid, tsc)
-        if thread < 0:
-            raise _Refused("overload")
-        serial = 0 if index == LIST_NONE else image.lists.owner(index)
+            image = self._begin(message, hello.pid, Hello(hello.kind))
+        client.pid = hello.owner
+        return image
+
+    def _enlist(self, image: _Image, hello: _Greeting, thread: int) -> None:
+        """Begin the thread's section of its file."""
+        serial = 0 if hello.first_list == LIST_NONE else image.lists.owner(hello.first_list)
         image.process.threads.append(thread)
-        if serial and serial not in image.logs:
-            file = self._files.setdefault(thread, ThreadFile(self.bundle.dependence / f"{thread}.evl"))
-            image.logs[serial] = ThreadLog.begin(
-                file, pid=pid, tid=tid, thread=thread, flags=kind | (image.process.image & 0xFFFFFF) << 8, tsc=tsc,
-                marker=marker, start_routine=start_routine)
-        return thread
+        if not serial or serial in image.logs:
+            return
+        file = self._files.get(thread)
+        if file is None:
+            file = self._files[thread] = ThreadFile(self.bundle.dependence / f"{thread}.evl")
+        image.logs[serial] = ThreadLog.begin(
+            file, pid=hello.pid, tid=hello.tid, thread=thread,
+            flags=hello.kind | (image.process.image & 0xFFFFFF) << 8, tsc=hello.tsc, marker=hello.marker,
+            start_routine=hello.start_routine)
 
     def _begin(self, message: _Message, pid: int, kind: Hello) -> _Image:
         """A process image: what the pid ran before has been replaced."""
         before = self._images.get(pid)
         if before is not None:
             self._end(before)
-        if len(message.fds) != 2:
+        if len(message.fds) not in (2, 3):
             raise _Refused("malformed")
+        process = Process(pid, len(self.processes), kind)
+        lists = None
         try:
             lists = SharedLists(message.fds[1])
+            vector = None if len(message.fds) == 2 else VectorRecorder(
+                os.dup(message.fds[2]), self.bundle.dependence / f"vector-{process.image}.ptv", self._ring)
         except BadInput as error:
+            if lists is not None:
+                lists.close()
             raise _Refused("malformed") from error
-        process = Process(pid, len(self.processes), kind)
+        except OSError as error:  # no descriptor left
+            if lists is not None:
+                lists.close()
+            raise _Refused("overload") from error
         try:
             pidfd = os.pidfd_open(pid)
             self._epoll.register(pidfd, select.EPOLLIN)
@@ -356,7 +477,7 @@ class ControlServer:
         except OSError:
             pidfd = -1  # it died already, or there is no descriptor left: its connection tells
         self.processes.append(process)
-        image = self._images[pid] = _Image(process, lists, pidfd)
+        image = self._images[pid] = _Image(process, lists, pidfd, vector=vector)
         return image
 
     def _end(self, image: _Image) -> None:
@@ -364,7 +485,10 @@ class ControlServer:
         if image.process.ended:
             return
         image.process.ended = True
-        del self._images[image.process.pid]
+        for client in [one for one in self._clients.values() if one.patient and one.pid == image.process.pid]:
+            self._hear(client)  # its last threads' hellos; dropped once the kernel says that it hung up
+        if self._images.get(image.process.pid) is image:
+            del self._images[image.process.pid]
         self._past.append(image)
         if image.pidfd >= 0:
             self._epoll.unregister(image.pidfd)
@@ -372,10 +496,23 @@ class ControlServer:
             os.close(image.pidfd)
         try:
             image.lists.drain(image.logs, final=True)
+            self.notices.take(image.process.pid, image.lists.notices(final=True))
             for log in image.logs.values():
                 log.end()
+            self._take_events(image, final=True)
         finally:
+            if image.vector is not None:
+                image.vector.close()
             image.lists.close()
+
+    def _take_events(self, image: _Image, *, final: bool = False) -> None:
+        if image.vector is None:
+            return
+        try:
+            image.vector.finish() if final else image.vector.poll()
+        except BadInput:  # what the target gave is no vector after all
+            self.refused.malformed += 1
+            image.vector.close()
 
     # --- the end ---
 
@@ -387,11 +524,16 @@ class ControlServer:
             for log in image.logs.values():
                 log.account(ledger)
                 attempts += log.attempts
+            if image.vector is not None:
+                image.vector.account(ledger)
         if unlisted:
             ledger.add("dependence/unlisted", "events", lost={"no list": unlisted})
         if untracked:
             ledger.add("object_versions", "events", stored=max(0, attempts - untracked),
                        lost={"object table full": untracked})
+        lost = sum(image.lists.notices_lost for image in self._past)
+        if lost:
+            ledger.add("notices", "notices", stored=len(self.notices.all), lost={"no room": lost})
         if self.refused.total:
             ledger.add("handshakes", "handshakes", stored=sum(len(one.threads) for one in self.processes),
                        lost={"refused": self.refused.total})
@@ -400,6 +542,8 @@ class ControlServer:
         self._closed = True
         for client in list(self._clients.values()):
             client.socket.close()
+            if client.pipe >= 0:
+                os.close(client.pipe)
         self._clients.clear()
         self._listener.close()
         self._epoll.close()
@@ -407,12 +551,29 @@ class ControlServer:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
+def _writable_pipe(fd: int) -> int:
+    """The descriptor, not to be blocked on; -1 when it is no pipe's end that can be written."""
+    try:
+        if stat.S_ISFIFO(os.fstat(fd).st_mode) and fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDONLY:
+            os.set_blocking(fd, False)
+            return fd
+    except OSError:
+        return -1
+    return -1
+
+
 def _parent(pid: int) -> int:
     """A process's parent; 0 when it is gone."""
     try:
-        status = Path(f"/proc/{pid}/stat").read_bytes()
+        fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return 0
+    try:
+        status = os.read(fd, 1024)
+    except OSError:
+        return 0
+    finally:
+        os.close(fd)
     return int(status.rpartition(b")")[2].split()[1])
 
 

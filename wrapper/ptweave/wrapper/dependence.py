@@ -14,6 +14,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,6 +29,10 @@ from ptweave.data.lists import (
     LISTS_HEAD,
     LISTS_HEAD_SIZE,
     LISTS_MAGIC,
+    NOTICE_DTYPE,
+    NOTICE_TOLD,
+    NOTICES,
+    NOTICES_AT,
     ListState,
 )
 
@@ -37,7 +42,8 @@ UNFINISHED_LIMIT = 16
 """More missing records than this in a thread are not explained by records under way when it died."""
 
 _SIZE = struct.Struct("<I")
-_ZEROS = bytes(LIST_SIZE)
+_STATE_SIZE = 4  # the first field of a list's descriptor
+_ZEROS = memoryview(bytes(LIST_SIZE))
 
 
 def finished(data: bytes | memoryview, start: int, end: int) -> list[tuple[int, int]]:
@@ -55,20 +61,39 @@ def finished(data: bytes | memoryview, start: int, end: int) -> list[tuple[int, 
 
 
 class ThreadFile:
-    """`dependence/<thread>.evl`, growing. After a write failed it takes nothing more, and ends after a whole write."""
+    """`dependence/<thread>.evl`, growing. After a write failed it takes nothing more, and ends after a whole write.
+
+    A section's header waits for the first data: a thread that asks for its number does not wait for its file.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.size = 0
         self.broken = False
+        self._header = b""
+
+    @property
+    def end(self) -> int:
+        """Where the next byte goes."""
+        return self.size + len(self._header)
+
+    def announce(self, header: bytes) -> None:
+        """Bytes to be written before what is appended next, or by `flush`."""
+        self._header += header
+
+    def flush(self) -> None:
+        """Write what waits. Raises as `append` does."""
+        if self._header:
+            self.append(b"")
 
     def append(self, data: bytes | memoryview) -> None:
         """Raises OSError the first time the file cannot take data; the rest is dropped silently (and accounted)."""
         if self.broken:
             return
+        view, self._header = memoryview(self._header + bytes(data) if self._header else data), b""
         fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
-            view, at = memoryview(data), self.size
+            at = self.size
             while len(view):
                 done = os.pwrite(fd, view, at)
                 view, at = view[done:], at + done
@@ -108,15 +133,18 @@ class ThreadLog:
     @classmethod
     def begin(cls, file: ThreadFile, *, pid: int, tid: int, thread: int, flags: int, tsc: int, marker: int,
               start_routine: int) -> ThreadLog:
-        """Begin a section. Raises OSError when it cannot be written."""
-        log = cls(thread, file, file.size)
-        file.append(EVL_HEADER.pack(EVL_MAGIC, pid, tid, thread, flags, tsc, marker, start_routine, 0, 0))
+        """Begin a section."""
+        log = cls(thread, file, file.end)
+        file.announce(EVL_HEADER.pack(EVL_MAGIC, pid, tid, thread, flags, tsc, marker, start_routine, 0, 0))
         return log
 
     def end(self) -> None:
-        """Write what was lost into the header."""
-        if not self.ended:
-            self.ended = True
+        """The section is complete: write what was lost into its header. Raises OSError when it cannot be written."""
+        if self.ended:
+            return
+        self.ended = True
+        self.file.flush()
+        if self.lost:
             self.file.patch(self.header_at + EVL_LOST_OFFSET, struct.pack("<Q", self.lost))
 
     def account(self, ledger: Ledger) -> None:
@@ -140,6 +168,23 @@ class ThreadLog:
         return len(finished(data, self.header_at + EVL_HEADER.size, len(data)))
 
 
+class _List(NamedTuple):
+    """A list's descriptor as it was read once (`LIST_DTYPE`, less the tid)."""
+
+    number: int
+    state: int
+    serial: int
+    sequence: int
+    reserved: int
+    committed: int
+    records: int
+    attempts: int
+    lost: int
+
+    def order(self) -> tuple[int, int]:
+        return self.serial, self.sequence
+
+
 @dataclass
 class SharedLists:
     """The lists of one process image, mapped. Raises BadInput when the descriptor is not such a memfd."""
@@ -147,6 +192,9 @@ class SharedLists:
     fd: int
     unlisted: int = 0
     untracked: int = 0
+    notices_lost: int = 0
+    _unclaimed: int = 0  # records of threads that nobody knows
+    _noticed: int = 0
     _map: mmap.mmap = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -163,20 +211,36 @@ class SharedLists:
             raise BadInput(f"event lists cannot be mapped ({error.strerror})", where="handshake") from error
         self._head = np.frombuffer(self._map, LISTS_HEAD, 1)
         self._lists = np.frombuffer(self._map, LIST_DTYPE, LIST_COUNT, LISTS_HEAD_SIZE)
+        self._notices = np.frombuffer(self._map, NOTICE_DTYPE, NOTICES, NOTICES_AT)
         self._data = memoryview(self._map)
         if int(self._head["magic"][0]) != LISTS_MAGIC:
             self.close()
             raise BadInput("is not a memfd of event lists", where="handshake")
 
     def close(self) -> None:
-        self.unlisted, self.untracked = int(self._head["unlisted"][0]), int(self._head["untracked"][0])
-        del self._head, self._lists
+        self.unlisted = int(self._head["unlisted"][0]) + self._unclaimed
+        self.untracked = int(self._head["untracked"][0])
+        self.notices_lost = int(self._head["notices_lost"][0])
+        del self._head, self._lists, self._notices
         self._data.release()
         self._map.close()
 
     def owner(self, index: int) -> int:
         """Serial of the thread whose list that is; 0 none."""
         return int(self._lists["serial"][index]) if index < LIST_COUNT else 0
+
+    def notices(self, *, final: bool = False) -> list[np.void]:
+        """The notices (NOTICE_DTYPE) that came since this was asked last; one that is being written comes later, or
+        with `final` never."""
+        end = min(int(self._head["notices"][0]), NOTICES)
+        came: list[np.void] = []
+        for index in range(self._noticed, end):
+            if int(self._notices["state"][index]) == NOTICE_TOLD:
+                came.append(self._notices[index].copy())
+            elif not final:
+                break
+            self._noticed = index + 1
+        return came
 
     def drain(self, logs: Mapping[int, ThreadLog], *, final: bool = False) -> None:
         """Copy what is committed into the logs (by serial) and free what was handed over.
@@ -186,17 +250,22 @@ class SharedLists:
         """
         high = min(int(self._head["high"][0]), LIST_COUNT)
         states = self._lists["state"][:high].copy()  # before the rest: what is handed over does not change any more
-        lists = self._lists[:high].copy()
-        order = np.lexsort((lists["sequence"], lists["serial"]))
-        for index in order[states[order] != ListState.FREE]:
-            log = logs.get(int(lists["serial"][index]))
-            if log is not None and (final or int(lists["sequence"][index]) == log.sequence):
-                self._drain_list(int(index), int(states[index]), lists[index], log, final)
+        used = np.flatnonzero(states != ListState.FREE)
+        found = [_List(number, state, *fields[2:]) for number, state, fields in
+                 zip(used.tolist(), states[used].tolist(), self._lists[used].tolist(), strict=True)]
+        for one in sorted(found, key=_List.order):
+            log = logs.get(one.serial)
+            if log is None:
+                self._unclaimed += one.attempts if final else 0
+                continue
+            if final or one.sequence == log.sequence:
+                self._drain_list(one, log, final)
+            log.file.flush()
 
-    def _drain_list(self, index: int, state: int, one: np.void, log: ThreadLog, final: bool) -> None:
-        base, committed = LISTS_DATA + index * LIST_SIZE, int(one["committed"])
+    def _drain_list(self, one: _List, log: ThreadLog, final: bool) -> None:
+        base, committed = LISTS_DATA + one.number * LIST_SIZE, one.committed
         # an open list's fields were read while they changed: more may be committed than seemed reserved before
-        used = max(min(int(one["reserved"]), LIST_SIZE), min(committed, LIST_SIZE))
+        used = max(min(one.reserved, LIST_SIZE), min(committed, LIST_SIZE))
         whole = committed <= LIST_SIZE and committed % 8 == 0 and committed >= log.drained
         try:
             if not whole:
@@ -204,18 +273,18 @@ class SharedLists:
             elif committed > log.drained:
                 log.file.append(self._data[base + log.drained:base + committed])
                 log.drained = committed
-            if whole and state == ListState.OPEN and final:
+            if whole and one.state == ListState.OPEN and final:
                 self._read_tail(base, committed, used, log)
         finally:
-            if state != ListState.OPEN or final:
-                log.attempts += int(one["attempts"])
-                log.lost += int(one["lost"])
+            if one.state != ListState.OPEN or final:
+                log.attempts += one.attempts
+                log.lost += one.lost
                 if whole:
-                    log.stored += len(finished(self._data, base, base + used)) if final else int(one["count"])
-                log.sequence, log.drained = int(one["sequence"]) + 1, 0
+                    log.stored += len(finished(self._data, base, base + used)) if final else one.records
+                log.sequence, log.drained = one.sequence + 1, 0
                 if not final:
-                    self._free(index, used)
-                if state == ListState.LAST:
+                    self._free(one.number, used)
+                if one.state == ListState.LAST:
                     log.end()
 
     def _read_tail(self, base: int, committed: int, reserved: int, log: ThreadLog) -> None:
@@ -223,14 +292,13 @@ class SharedLists:
             log.file.append(self._data[at:at + size])
 
     def _free(self, index: int, used: int) -> None:
-        base = LISTS_DATA + index * LIST_SIZE
+        base, at = LISTS_DATA + index * LIST_SIZE, LISTS_HEAD_SIZE + index * LIST_DTYPE.itemsize
         if index < KEPT_LISTS:
             self._data[base:base + used] = _ZEROS[:used]
         else:
             self._map.madvise(mmap.MADV_REMOVE, base, LIST_SIZE)
-        one = self._lists[index:index + 1]
-        for name in LIST_DTYPE.names or ():
-            if name != "state":
-                one[name] = 0
-        one["state"] = ListState.FREE
+        self._data[at + _STATE_SIZE:at + LIST_DTYPE.itemsize] = _ZEROS[:LIST_DTYPE.itemsize - _STATE_SIZE]
+        # last, and in one store: it is the target's from now on (struct's pack_into stores twice, and the target may
+        # have claimed the list in between)
+        self._lists["state"][index] = ListState.FREE
         self._head["freed"] += 1

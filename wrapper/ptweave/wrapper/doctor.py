@@ -14,6 +14,7 @@ from pathlib import Path
 from ptweave.data import MachineLacks
 from ptweave.wrapper import host
 from ptweave.wrapper.engines import INTEL_PT_PMU
+from ptweave.wrapper.pt import obstacle
 
 
 class Need(Enum):
@@ -42,8 +43,10 @@ def _processor() -> Check:
 
 def _intel_pt() -> Check:
     if INTEL_PT_PMU.exists():
-        return Check("Intel PT", True, "the intel_pt PMU is here; this version records with the soft engine",
-                     need=Need.MAY)
+        why = obstacle()
+        if why is not None:
+            return Check("Intel PT", False, why.what, why.remedy, Need.MAY)
+        return Check("Intel PT", True, "the intel_pt PMU is here, and can be used", need=Need.MAY)
     return Check("Intel PT", False, "no intel_pt PMU", "needs an Intel processor since Broadwell, outside a virtual "
                  "machine that hides it; the soft engine emits the same packets", Need.MAY)
 

@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from pathlib import Path
 
-from ptweave.data import MachineLacks
+from ptweave.wrapper.perf.pmu import DEVICES
+from ptweave.wrapper.pt import PMU, intel_pt, obstacle
 
-INTEL_PT_PMU = Path("/sys/bus/event_source/devices/intel_pt")
+INTEL_PT_PMU = DEVICES / PMU
 
 
 class Engine(StrEnum):
@@ -18,14 +18,13 @@ class Engine(StrEnum):
 
 
 def choose(asked: Engine) -> Engine:
-    """The engine to record with. Raises MachineLacks when the one asked for cannot be had.
+    """The engine to record with: unless another was asked for the processor's, where it has one that can be used now.
 
-    `auto` is the soft engine for now, on every machine: recording through the PMU is not part of this version.
+    Raises MachineLacks when the one asked for cannot be had.
     """
     if asked is Engine.INTEL_PT:
-        if not INTEL_PT_PMU.exists():
-            raise MachineLacks("this machine has no Intel PT (no intel_pt PMU)", where="--engine intel_pt",
-                               remedy="use --engine soft, which emits the same packets")
-        raise MachineLacks("this version of ptweave does not record through the intel_pt PMU yet",
-                           where="--engine intel_pt", remedy="use --engine soft, which emits the same packets")
+        intel_pt()
+        return asked
+    if asked is Engine.AUTO and INTEL_PT_PMU.exists() and obstacle() is None:
+        return Engine.INTEL_PT
     return Engine.SOFT

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -17,6 +18,8 @@ class Part:
     service: Callable[[], None]
     finish: Callable[[Ledger], None]
     fds: Callable[[], Sequence[int]] = field(default=lambda: ())
+    patience: Callable[[], float] = field(default=lambda: math.inf)
+    """Seconds after which `service` should be called though no descriptor is ready."""
     broken: str = ""
 
 

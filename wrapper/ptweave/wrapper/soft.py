@@ -190,7 +190,7 @@ class Spool:
         space = _Space(prefix, len(self._order), state, tsc=state.tsc_begin)
         self._spaces[prefix] = self._last_of[state.pid] = space
         self._order.append(space)
-        detail = "exec" if execed else "fork" if state.began == Began.FORKED else "start"
+        detail = "exec" if execed else _DETAIL.get(state.began, "start")
         self._perf_maps.watch(state.pid, self._owner(prefix))
         self._row(space, SidebandKind.PROCESS, state.tsc_begin, tid=state.tid, path=state.exe,
                   value=state.parent_pid, detail=detail)
@@ -265,14 +265,16 @@ class Spool:
             return
         tid &= 0x7fffffff
         creator = (creator or space.state.parent_tid) & 0x7fffffff
+        went_on = space.state.began == Began.WENT_ON and tid == space.state.tid and self._tasks.go_on(
+            space.pid, tid, creator)
         thread = self._tasks.start(space.pid, tid, tsc, creator)
-        known = thread in self._streams_of
+        known = thread in self._streams_of and not went_on
         files = StreamFiles(self._spool / f"{space.prefix}.{number}", self._spool / f"{space.prefix}.buf", number,
                             thread, tid)
         space.streams[number] = files
         self._streams_of.setdefault(thread, []).append(files)
         if not known:
-            self._row(space, SidebandKind.THREAD, tsc, tid=tid, thread=thread, value=creator)
+            self._row(space, SidebandKind.THREAD, tsc, tid=tid, thread=thread, value=0 if went_on else creator)
 
     def _take_place(self, space: _Space, stream: StreamFiles, record: Record) -> None:
         """A record about an offset in a stream, which moves when the thread's streams are joined."""
@@ -340,6 +342,8 @@ def _tsc(row: dict[str, object]) -> int:
     tsc = row["tsc"]
     return tsc if isinstance(tsc, int) else 0
 
+
+_DETAIL: dict[int, str] = {Began.FORKED: "fork", Began.WENT_ON: "thread"}
 
 ACCOUNTED = ("trace/", "engine/syscalls", "sideband", "code", "processes", "threads", "images")
 """Streams of the ledger that a spool accounts for."""

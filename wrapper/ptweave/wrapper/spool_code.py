@@ -9,6 +9,9 @@ from pathlib import Path
 from ptweave.wrapper.images import ImageStore, MappedFile
 from ptweave.wrapper.spool_format import read_at
 
+CHANGED_FILE_MAX = 256 << 20
+"""Bytes of a file beyond which changed code of it is kept without the file."""
+
 
 @dataclass(frozen=True)
 class CodePiece:
@@ -35,11 +38,17 @@ def place_code(pieces: list[CodePiece], code: bytes, maps: list[FileMap],
                images: ImageStore) -> list[dict[str, object]]:
     """One image for the process image's stored code, and a row for each run of it.
 
-    Pieces that are still what the file mapped there holds are left to the file: it has symbols. Columns: addr, size,
-    offset (in the image), epoch, image, tsc.
+    Pieces that are still what the file mapped there holds are left to the file: it has symbols. Where a file's code was
+    changed in memory, as probes do, the image is the file with the changes in it. Columns: addr, size, offset (in the
+    image), epoch, image, tsc.
     """
     pieces = [piece for piece in pieces if piece.size > 0 and piece.offset + piece.size <= len(code)]
     pieces = _without_unchanged(pieces, code, maps, images)
+    rows, pieces = _changed_files(pieces, code, maps, images)
+    return rows + _loose(pieces, code, images)
+
+
+def _loose(pieces: list[CodePiece], code: bytes, images: ImageStore) -> list[dict[str, object]]:
     blob = bytearray()
     rows: list[dict[str, object]] = []
     for run in _runs(pieces):
@@ -52,6 +61,57 @@ def place_code(pieces: list[CodePiece], code: bytes, maps: list[FileMap],
         for row in rows:
             row["image"] = image
     return rows
+
+
+def _changed_files(pieces: list[CodePiece], code: bytes, maps: list[FileMap],
+                   images: ImageStore) -> tuple[list[dict[str, object]], list[CodePiece]]:
+    """Rows for pieces that lie over files, and the pieces that do not, or that contradict each other."""
+    over: dict[int, tuple[FileMap, list[CodePiece]]] = {}
+    left: list[CodePiece] = []
+    for piece in pieces:
+        below = [one for one in maps if one.epoch <= piece.epoch and one.file.start <= piece.addr
+                 and piece.addr + piece.size <= one.file.end]
+        if below and isinstance(below[-1].row["image"], str):
+            over.setdefault(id(below[-1]), (below[-1], []))[1].append(piece)
+        else:
+            left.append(piece)
+    patched: dict[str, bytearray] = {}
+    written: dict[str, dict[int, int]] = {}
+    placed: list[tuple[str, dict[str, object]]] = []
+    for below_all, found in over.values():
+        name = str(below_all.row["image"])
+        if not _overlay(name, below_all, found, code, images, patched, written):
+            left += found
+            continue
+        placed += [(name, {"addr": run[0].addr, "size": sum(piece.size for piece in run),
+                           "offset": below_all.offset + run[0].addr - below_all.file.start, "epoch": run[0].epoch,
+                           "tsc": max(piece.tsc for piece in run)}) for run in _runs(found)]
+    kept = {name: images.keep_bytes(bytes(data)) for name, data in patched.items()}
+    return [{**row, "image": kept[name]} for name, row in placed], left
+
+
+def _overlay(name: str, below: FileMap, pieces: list[CodePiece], code: bytes, images: ImageStore,
+             patched: dict[str, bytearray], written: dict[str, dict[int, int]]) -> bool:
+    """Put pieces over a file's bytes. False, and nothing done: two of them disagree, or the file is not as large."""
+    path = images.path(name)
+    size = path.stat().st_size
+    if size > CHANGED_FILE_MAX:
+        return False
+    before = written.get(name, {})
+    now = dict(before)
+    for piece in pieces:
+        at = below.offset + piece.addr - below.file.start
+        if at + piece.size > size:
+            return False
+        for offset in range(piece.size):
+            byte = code[piece.offset + offset]
+            if now.setdefault(at + offset, byte) != byte:
+                return False
+    data = patched.setdefault(name, bytearray(path.read_bytes()))
+    for at, byte in now.items():
+        data[at] = byte
+    written[name] = now
+    return True
 
 
 def _runs(pieces: list[CodePiece]) -> list[list[CodePiece]]:

@@ -28,6 +28,7 @@ OFFSET_MAX = (1 << 63) - 1
 class Began(IntEnum):
     STARTED = 1
     FORKED = 2
+    WENT_ON = 3
 
 
 class Ended(IntEnum):

@@ -26,16 +26,19 @@ from pathlib import Path
 
 from ptweave.data import BadInput, Bundle, Clocks, Ledger, MachineLacks, Manifest, State
 from ptweave.data.handshake import SOCKET_VARIABLE
-from ptweave.wrapper import host
+from ptweave.wrapper import host, pt_spool
 from ptweave.wrapper.control import ControlServer
 from ptweave.wrapper.engines import Engine, choose
 from ptweave.wrapper.parts import Part, finish, service
+from ptweave.wrapper.probes.plan import FOLDER as PROBES
+from ptweave.wrapper.probes.plan import Plan, probes_environment
+from ptweave.wrapper.pt import PtOptions, PtRecorder, timing
 from ptweave.wrapper.signals import SignalRelay
 from ptweave.wrapper.soft import SoftEngine, Spool, salvage
 from ptweave.wrapper.syscalls import SyscallRecorder
 from ptweave.wrapper.target import Linkage, Spawn, Target, examine
 from ptweave.wrapper.tasks import TaskRegistry
-from ptweave.wrapper.threads import Access, ThreadsMode, threads_environment
+from ptweave.wrapper.threads import Access, ThreadsMode, View, check_shared, threads_environment
 
 TICK_MS = 20
 PR_SET_CHILD_SUBREAPER = 36
@@ -58,8 +61,17 @@ class Options:
     argv: Sequence[str]
     output: Path
     engine: Engine = Engine.AUTO
-    threads: ThreadsMode = ThreadsMode.NATIVE
+    threads: ThreadsMode = ThreadsMode.PROCESS
     access: Access = Access.HELD
+    view: View = View.SHARED
+    shared: Sequence[str] = ()
+    """Variables and addresses that are passed through to all threads."""
+    ring: int = 0
+    """Bytes of events (tags, probes) kept of each process, the newest; 0: all."""
+    probes: Plan | None = None
+    """Made by whoever can read the program's symbols (`ptweave.wrapper.probes`)."""
+    pt: PtOptions = field(default_factory=PtOptions)
+    """Of the engine intel_pt."""
     notice: Callable[[str], None] = lambda line: None
     """Takes lines for the user while the target runs (used sparingly: the terminal is the target's)."""
 
@@ -157,6 +169,9 @@ class _Session:
         self.bundle = bundle
         self.options = options
         self.parts: list[Part] = []
+        self.pt: PtRecorder | None = None
+        self.spool: Spool | None = None
+        self.control: ControlServer | None = None
         self.recorder: SyscallRecorder | None = None
         self.tasks = TaskRegistry()
         self.environment = dict(os.environ)
@@ -174,6 +189,13 @@ class _Session:
     def add_engine(self) -> list[str]:
         folder = self.bundle.path / SPOOL
         folder.mkdir(mode=0o700)
+        if self.bundle.manifest.engine == Engine.INTEL_PT:
+            self.pt = PtRecorder(self.bundle, folder, self.tasks, self.options.pt)
+            self.bundle.manifest.engine_version = f"perf (Linux {host.kernel()})"
+            self.bundle.manifest.exact_time = True
+            timing(self.bundle.manifest.cpu, self.pt.pmu, self.options.pt.settings)
+            self.parts.append(Part(TRACE, self.pt.service, self.pt.finish, self.pt.fds))
+            return list(self.options.argv)
         engine = SoftEngine()
         self.bundle.manifest.engine_version = engine.version()
         argv, extra = engine.command(list(self.options.argv), folder)
@@ -188,15 +210,29 @@ class _Session:
             self.lack("thunks: the program is static, so libtthread cannot be preloaded")
 
         def assign(pid: int, tid: int, tsc: int) -> int:
-            service(self._spool_part)  # the engine saw the thread first, and with it who created it
-            known = self.tasks.lookup(pid, tid)
+            if self.pt is None:
+                service(self._spool_part)  # the engine saw the thread first, and with it who created it
+            known = self.tasks.find(pid, tid)  # it need not wait for its number, and may have ended
             return self.tasks.start(pid, tid, tsc) if known is None else known
 
-        self.control = ControlServer(self.bundle, assign)
+        self.control = ControlServer(self.bundle, assign, self.options.notice,
+                                     None if self.pt is None else self.pt.observe,
+                                     threads_wait=self.pt is not None, ring=self.options.ring)
         self.environment.update(self.control.environment())
-        self.environment.update(threads_environment(self.options.threads, self.options.access))
+        self.environment.update(threads_environment(
+            self.options.threads, self.options.access, self.options.view, self.options.shared))
+        if self.options.probes is not None:
+            if target.linkage is Linkage.STATIC:
+                raise BadInput("is static: probes need libtthread, which cannot be loaded into it",
+                               where=str(target.executable), remedy="leave --probe out, or link it dynamically")
+            if self.pt is not None:
+                self.lack("the flow through probed places: changed code is kept with --engine soft only")
+            folder = self.bundle.path / PROBES
+            self.options.probes.write(folder)
+            self.environment.update(probes_environment(folder))
         _remember_folder(self.bundle, self.environment)
-        self.parts.append(Part("thunks", self.control.service, self.control.finish, self.control.fds))
+        self.parts.append(Part("thunks", self.control.service, self.control.finish, self.control.fds,
+                               self.control.patience))
 
     def add_events(self) -> None:
         recorder = SyscallRecorder(self.bundle)
@@ -234,12 +270,22 @@ class _Session:
                 self._left_behind(bool(set(came) & {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT}))
             self._wait()
 
+    def watch(self, pidfd: int, relay: SignalRelay) -> None:
+        """Until a process that is not ours has ended, or a signal asks for the end."""
+        ended = select.poll()
+        ended.register(pidfd, select.POLLIN)
+        while not ended.poll(0) and not relay.ending:
+            relay.relay(None)
+            self._service()
+            self._wait()
+
     def _wait(self) -> None:
         fds = [fd for part in self.parts if not part.broken for fd in part.fds()]  # a broken one only gets ticks
         if self._pidfd >= 0:
             fds.append(self._pidfd)
+        seconds = min([TICK_MS / 1000, *(part.patience() for part in self.parts if not part.broken)])
         try:
-            select.select(fds, [], [], TICK_MS / 1000)
+            select.select(fds, [], [], seconds)
         except (OSError, ValueError):
             time.sleep(TICK_MS / 1000)  # a descriptor was closed, or is beyond FD_SETSIZE: the tick is enough
 
@@ -264,7 +310,9 @@ class _Session:
             if info.si_code not in (os.CLD_EXITED, os.CLD_KILLED, os.CLD_DUMPED):
                 continue
             status = info.si_status << 8 if info.si_code == os.CLD_EXITED else info.si_status
-            self.spool.exited(info.si_pid, status)
+            for engine in (self.spool, self.pt):
+                if engine is not None:
+                    engine.exited(info.si_pid, status)
             if info.si_pid == pid:
                 self.status = status
                 self._left_since = time.monotonic()
@@ -315,14 +363,21 @@ def record(options: Options) -> Recording:
 
     Raises BadInput or MachineLacks before the target ran anything; the bundle is then not left behind.
     """
+    check_shared(options.shared)
     target = examine(options.argv)
     engine = choose(options.engine)
-    SoftEngine().version()
+    if engine is Engine.SOFT:
+        if options.pt.filters or options.pt.settings:
+            raise BadInput("the soft engine has neither filters nor settings of Intel PT", where="--filter, --pt",
+                           remedy="leave them out, or record with --engine intel_pt")
+        SoftEngine().version()
     first = host.moment()
     manifest = Manifest(
         command=list(options.argv), cwd=str(Path.cwd()), environment=host.kept_environment(), host=host.host_name(),
         kernel=host.kernel(), ptweave=ptweave_version(), cpu=host.cpu(), engine=engine.value,
         threads_mode=options.threads.value,
+        view=options.view.value if options.threads is ThreadsMode.PROCESS else "",
+        shared=list(options.shared) if options.threads is ThreadsMode.PROCESS else [],
         clocks=Clocks(first.tsc, first.ns, 0, 0, host.realtime_ns()))
     bundle = Bundle.create(options.output, manifest)
     holder = lock(bundle)
@@ -347,6 +402,8 @@ def _record(bundle: Bundle, options: Options, target: Target, first: host.Moment
         bundle.save_manifest()
         child = Spawn(argv, session.environment, relay.held)
         try:
+            if session.pt is not None:
+                session.pt.begin(child.pid, by_cpu=target.linkage is Linkage.STATIC)
             if session.recorder is not None:
                 session.recorder.follow(child.pid)
         except BaseException:
@@ -372,11 +429,68 @@ def _conclude(session: _Session, ledger: Ledger, first: host.Moment, began: floa
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)  # all children are the target's
     manifest.steps["target_cpu"] = round(usage.ru_utime + usage.ru_stime, 6)
     manifest.steps["record"] = round(time.monotonic() - began, 6)
+    if session.control is not None:
+        manifest.notices = session.control.notices.all
     broken = any(part.broken for part in session.parts)
     manifest.state = State.PARTIAL if broken else State.COMPLETE
     bundle.save_ledger(ledger)
     bundle.save_manifest()
     return Recording(bundle, session.status or 0, relay.ending)
+
+
+def attach(options: Options, pid: int) -> Recording:
+    """Record a process that runs already, with all its threads and what they fork, until it ends or a signal asks for
+    the end; it goes on. With the engine intel_pt only; what libtthread logs is not there.
+
+    Raises BadInput or MachineLacks; no bundle is left behind then.
+    """
+    try:
+        words = [os.fsdecode(word) for word in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:-1]]
+        pidfd = os.pidfd_open(pid)
+    except OSError as error:
+        raise BadInput(f"there is no such process ({error.strerror})", where=f"--pid {pid}",
+                       remedy="check the pid") from error
+    if options.engine is Engine.SOFT:
+        raise BadInput("the soft engine cannot attach to a process", where=f"--pid {pid}",
+                       remedy="leave --engine out; or start the program under ptweave record")
+    choose(Engine.INTEL_PT)
+    first = host.moment()
+    manifest = Manifest(
+        command=words, environment=host.kept_environment(), host=host.host_name(), kernel=host.kernel(),
+        ptweave=ptweave_version(), cpu=host.cpu(), engine=Engine.INTEL_PT.value, threads_mode=ThreadsMode.NATIVE.value,
+        clocks=Clocks(first.tsc, first.ns, 0, 0, host.realtime_ns()), pid=pid)
+    bundle = Bundle.create(options.output, manifest)
+    holder = lock(bundle)
+    try:
+        with SignalRelay() as relay:
+            return _attach(bundle, options, pid, pidfd, first, relay)
+    finally:
+        os.close(holder)
+        os.close(pidfd)
+        (bundle.path / LOCK).unlink(missing_ok=True)
+
+
+def _attach(bundle: Bundle, options: Options, pid: int, pidfd: int, first: host.Moment,
+            relay: SignalRelay) -> Recording:
+    session = _Session(bundle, options)
+    session.lack("what ran before it was attached to; thunks: libtthread is not in it")
+    began = time.monotonic()
+    try:
+        _reserve(bundle)
+        session.add_engine()
+        session.add_events()
+        assert session.pt is not None
+        if session.recorder is not None:
+            session.recorder.follow(pid)
+        session.pt.attach(pid)
+        session.keep_clock(first)
+        bundle.save_manifest()
+    except BaseException:
+        session.close()
+        shutil.rmtree(bundle.path, ignore_errors=True)
+        raise
+    session.watch(pidfd, relay)
+    return _conclude(session, session.close(), first, began, relay)
 
 
 class Repaired(Enum):
@@ -403,7 +517,7 @@ def repair(bundle: Bundle) -> Repaired | None:
         for name in RESERVES:
             _release_reserve(bundle, name)
         if folder.is_dir():
-            salvage(bundle, folder)
+            (pt_spool.salvage if bundle.manifest.engine == Engine.INTEL_PT else salvage)(bundle, folder)
         lacks = bundle.manifest.lacks
         if died:
             lacks.append("the end: the recorder died before the run was over")

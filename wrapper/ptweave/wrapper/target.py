@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import signal
@@ -21,6 +22,8 @@ EM_X86_64 = 62
 PT_INTERP = 3
 SCRIPT_DEPTH = 4  # interpreters of interpreters the kernel follows (fs/exec.c: BINPRM limit)
 NAME_MAX = 255
+_PR_SET_PTRACER = 0x59616D61
+_PR_SET_PTRACER_ANY = (1 << 64) - 1
 
 
 class Linkage(Enum):
@@ -76,6 +79,24 @@ def _linkage(path: Path, head: bytes) -> Linkage:
     return Linkage.DYNAMIC if PT_INTERP in types else Linkage.STATIC
 
 
+def interpreter_of(path: Path) -> Path | None:
+    """The loader an ELF program asks for; None when it is static."""
+    with path.open("rb") as file:
+        head = file.read(64)
+        if len(head) < 64 or not head.startswith(ELF_MAGIC):
+            return None
+        offset, = struct.unpack_from("<Q", head, 32)
+        size, count = struct.unpack_from("<HH", head, 54)
+        for index in range(count):
+            file.seek(offset + index * size)
+            entry = file.read(56)
+            if len(entry) == 56 and struct.unpack_from("<I", entry)[0] == PT_INTERP:
+                at, length = struct.unpack_from("<8xQ16xQ", entry)
+                file.seek(at)
+                return Path(os.fsdecode(file.read(min(length, os.pathconf("/", "PC_PATH_MAX"))).rstrip(b"\0")))
+    return None
+
+
 def examine(argv: Sequence[str]) -> Target:
     """Find out what would run.
 
@@ -115,11 +136,16 @@ def examine(argv: Sequence[str]) -> Target:
 class Spawn:
     """A forked child, held at a gate before exec so that every recorder can be told its pid first."""
 
-    def __init__(self, argv: Sequence[str], environment: Mapping[str, str], blocked: set[signal.Signals]) -> None:
+    def __init__(self, argv: Sequence[str], environment: Mapping[str, str], blocked: set[signal.Signals], *,
+                 traceable: bool = False) -> None:
+        """`traceable`: another process of ours may trace it, whatever kernel.yama.ptrace_scope says of relatives."""
+        libc = ctypes.CDLL(None) if traceable else None
         gate_read, self._gate = os.pipe()  # both ends close on exec
         self._failure, failure_write = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
+            if libc is not None:
+                libc.prctl(_PR_SET_PTRACER, ctypes.c_ulong(_PR_SET_PTRACER_ANY), 0, 0, 0)
             self._child(argv, environment, blocked, gate_read, failure_write)
         os.close(gate_read)
         os.close(failure_write)

@@ -25,6 +25,7 @@ class TaskRegistry:
     def __init__(self) -> None:
         self.tasks: list[Task] = []
         self._live: dict[tuple[int, int], Task] = {}
+        self._last: dict[int, Task] = {}  # by tid
 
     def start(self, pid: int, tid: int, tsc: int, parent_tid: int = 0) -> int:
         """The number of a task that begins, or of the live one that it is."""
@@ -32,10 +33,21 @@ class TaskRegistry:
         if task is None:
             task = Task(len(self.tasks), pid, tid, parent_tid, tsc)
             self.tasks.append(task)
-            self._live[pid, tid] = task
+            self._live[pid, tid] = self._last[tid] = task
         elif parent_tid and not task.parent_tid:
             task.parent_tid = parent_tid
         return task.thread
+
+    def go_on(self, pid: int, tid: int, before: int) -> bool:
+        """The task with the tid `before` goes on as another one, whether its end is known already or not; it keeps its
+        number. False when there is none."""
+        task = self._last.pop(before, None)
+        if task is None:
+            return False
+        self._live.pop((task.pid, task.tid), None)
+        task.pid, task.tid, task.tsc_end = pid, tid, 0
+        self._live[pid, tid] = self._last[tid] = task
+        return True
 
     def exit(self, pid: int, tid: int, tsc: int) -> None:
         """A task ended. Nothing happens when it is not known, or ended before."""
@@ -47,6 +59,11 @@ class TaskRegistry:
         """The number of a live task."""
         task = self._live.get((pid, tid))
         return None if task is None else task.thread
+
+    def find(self, pid: int, tid: int) -> int | None:
+        """The number of a live task, or of the last one that was called so."""
+        task = self._live.get((pid, tid)) or self._last.get(tid)
+        return task.thread if task is not None and task.pid == pid else None
 
     def live(self, pid: int) -> list[Task]:
         """The live tasks of a process."""

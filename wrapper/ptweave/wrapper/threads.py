@@ -3,7 +3,11 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from enum import StrEnum
+
+from ptweave.data import BadInput
 
 
 class ThreadsMode(StrEnum):
@@ -20,8 +24,25 @@ class Access(StrEnum):
     EXACT = "exact"  # every thunk's own
 
 
-def threads_environment(threads: ThreadsMode, access: Access) -> dict[str, str]:
+class View(StrEnum):
+    """When a thread's writes are seen by others, in process mode."""
+
+    SHARED = "shared"  # at once, as with threads
+    PRIVATE = "private"  # after the writer's next release: each thread has copies of the pages it writes
+
+
+def check_shared(names: Sequence[str]) -> None:
+    """Raises BadInput for what cannot be the name of a variable, an address or a range of addresses."""
+    for name in names:
+        if not re.fullmatch(r"0[xX][0-9a-fA-F]{1,16}(-0[xX][0-9a-fA-F]{1,16})?|[^\W\d][\w$.@]*", name, re.ASCII):
+            raise BadInput("is no variable's name, nor 0xADDRESS, nor 0xFROM-0xTO", where=f"--shared {name}",
+                           remedy="name a variable as nm shows it")
+
+
+def threads_environment(threads: ThreadsMode, access: Access, view: View,
+                        shared: Sequence[str] = ()) -> dict[str, str]:
     """What the target's environment must have; nothing for native threads, so that it stays as it is."""
     if threads is ThreadsMode.NATIVE:
         return {}
-    return {"PTWEAVE_THREADS": threads.value, "PTWEAVE_ACCESS": access.value}
+    variables = {"PTWEAVE_THREADS": threads.value, "PTWEAVE_ACCESS": access.value, "PTWEAVE_VIEW": view.value}
+    return variables | ({"PTWEAVE_SHARED": ",".join(shared)} if shared else {})
