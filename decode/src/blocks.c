@@ -164,6 +164,20 @@ void ptd_blocks_truncate(struct ptd_blocks *blocks, size_t count)
     }
 }
 
+void ptd_blocks_fetch_row(const struct ptd_blocks *blocks, const struct ptd_block_row *row)
+{
+    __builtin_prefetch(&blocks->table[hash_of(row->ip, row->last_ip, row->offset, (uint32_t)row->instructions,
+                                              row->image) & blocks->table_mask]);
+}
+
+void ptd_blocks_clear(struct ptd_blocks *blocks)
+{
+    memset(blocks->table, 0, (blocks->table_mask + 1) * sizeof *blocks->table);
+    memset(blocks->hits, 0, (blocks->hits_mask + 1) * sizeof *blocks->hits);
+    blocks->count = blocks->hits_count = 0;
+    blocks->last_hit = 0;
+}
+
 int ptd_blocks_intern_row(struct ptd_blocks *blocks, const struct ptd_block_row *row, int32_t *ret)
 {
     struct ptd_block_row copy = *row;

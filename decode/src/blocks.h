@@ -67,6 +67,12 @@ void ptd_blocks_deinit(struct ptd_blocks *blocks);
 int ptd_blocks_intern_new(struct ptd_blocks *blocks, struct ptd_space *space, const struct pt_block *block,
                           const struct ptd_block_hit **ret);
 
+/* Begin to fetch what ptd_blocks_intern_row will look at. */
+void ptd_blocks_fetch_row(const struct ptd_blocks *blocks, const struct ptd_block_row *row);
+
+/* Forget all blocks; memory stays for those to come. */
+void ptd_blocks_clear(struct ptd_blocks *blocks);
+
 /* The number of a block that was decoded and described elsewhere. Returns 0, -ENOMEM or -EOVERFLOW. */
 int ptd_blocks_intern_row(struct ptd_blocks *blocks, const struct ptd_block_row *row, int32_t *ret);
 

@@ -4,14 +4,15 @@
  *
  * A segment is good when it was decoded up to where the next PSB says that execution stood, and so was the one behind
  * it: libipt reads ahead, so what it makes of a segment's last packets depends on those behind the PSB. Rows of good
- * segments go out. When a segment is not good, libipt decodes the whole slice, from its beginning; the rows that are out
- * already are the same and are left out of its own. So the tables are libipt's, whatever is in the packets; which of the
- * two decodes a slice depends on its packets and code alone.
+ * segments go out. When a segment is not good, libipt decodes the whole slice, from its beginning; the rows that are
+ * out already are the same and are left out of its own. So the tables are libipt's, whatever is in the packets; which
+ * of the two decodes a slice depends on its packets and code alone.
  *
  * A decoder borrows the packets, the space and the tables. What it remembers of the code lives with the images and
  * serves one decoder after the other. Memory: what cached_steps.c and cached_buffer.h keep. Not thread-safe.
  */
 #include "cached_segment.h"
+#include "config.h"
 #include "images.h"
 #include "psb.h"
 
@@ -19,25 +20,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Addresses of the nodes a place knows: nodes may be dropped and numbered anew. */
-struct addresses {
-    uint64_t node;
-    uint64_t returns[PTD_RETURNS];
-};
-
 /* How far rows, blocks and paths were when a PSB was arrived at. */
 struct checkpoint {
     struct ptd_filled filled;
-    size_t blocks, paths;
+    int64_t seq; /* of flow up to there */
+    size_t blocks, legs, paths;
 };
 
 enum state { DECODING, HANDED_OVER, DONE };
 
 /* Rows that are out. */
 struct given {
-    int64_t seq; /* flow before it */
-    struct ptd_moment moment; /* the last; tsc 0: none */
-    size_t events;
+    int64_t seq, good; /* flow up to there is out; up to there it may go out */
+    struct {
+        int64_t seq;
+        uint64_t tsc; /* 0: none */
+    } moment; /* the last */
+    size_t moments, events;
 };
 
 struct ptd_cached {
@@ -47,61 +46,26 @@ struct ptd_cached {
     uint64_t at; /* offset of the PSB decoding goes on at */
     struct checkpoint before, last; /* at the last two PSBs that were arrived at */
     struct given given;
+    size_t legs, paths;         /* before the slice */
     struct ptd_decoder *libipt; /* of the whole slice, when it was handed over */
+    bool begun;                 /* the piece of the slice's one thread is out, or is libipt's to say */
+    uint64_t began;             /* when it begins */
     bool behind;                /* some of its rows may be out already */
     struct ptd_rows *known;     /* its rows while that is so */
+    int64_t known_seq;          /* flow before the next of them */
     bool waiting;               /* they wait for room */
     int more;                   /* what its last step returned then */
     uint64_t handed;            /* bytes */
     int32_t first_block;
 };
 
-/* ---- numbers that change ---- */
-
-static void note_addresses(const struct ptd_segment *segment, struct addresses *ret)
-{
-    const struct ptd_node *nodes = segment->steps->code.nodes;
-    const struct ptd_returns *returns = &segment->place.returns;
-    if (segment->place.standing == PTD_STANDING_OFF)
-        return;
-    ret->node = nodes[segment->place.node].ip;
-    for (uint32_t i = 0; i < returns->depth; i++)
-        ret->returns[i] = nodes[returns->nodes[(returns->top - returns->depth + i) % PTD_RETURNS]].ip;
-}
-
-/* The nodes of the addresses, as they are numbered now. Returns 0 or -ENOMEM. */
-static int look_up_addresses(struct ptd_segment *segment, const struct addresses *addresses)
-{
-    struct ptd_code *code = &segment->steps->code;
-    struct ptd_place *place = &segment->place;
-    uint32_t depth = place->returns.depth;
-    if (place->standing == PTD_STANDING_OFF)
-        return 0;
-    place->node = ptd_code_at(code, addresses->node);
-    place->returns.depth = 0;
-    for (uint32_t i = 0; place->node >= 0 && i < depth; i++) {
-        int32_t node = ptd_code_at(code, addresses->returns[i]);
-        if (node < 0)
-            return node;
-        ptd_returns_push(&place->returns, node);
-    }
-    return place->node < 0 ? -ENOMEM : 0;
-}
-
 static struct checkpoint checkpoint_of(const struct ptd_segment *segment)
 {
     return (struct checkpoint){.filled = segment->buffer.filled,
+                               .seq = segment->steps->joins.seq,
                                .blocks = segment->tables->blocks.count,
+                               .legs = segment->tables->legs.count,
                                .paths = segment->tables->paths.count};
-}
-
-/* Numbers the steps know are void, or were never these tables'. Returns 0 or -ENOMEM. */
-static int restamp(struct ptd_segment *segment)
-{
-    segment->stamp = ptd_steps_stamp(segment->steps);
-    segment->tables->stamp = segment->stamp;
-    segment->tables->generation = segment->steps->generation;
-    return segment->stamp ? 0 : -ENOMEM;
 }
 
 /* ---- rows that are good ---- */
@@ -109,16 +73,19 @@ static int restamp(struct ptd_segment *segment)
 static void first_of(struct ptd_cached *cached)
 {
     const struct ptd_segment *segment = &cached->segment;
-    const struct ptd_paths *paths = &segment->tables->paths;
     if (cached->first_block < 0 && segment->buffer.good.flow)
-        cached->first_block = paths->blocks[paths->starts[segment->buffer.flow_path[0]]];
+        cached->first_block = ptd_tables_first_block_of(segment->tables, segment->buffer.flow_path[0]);
 }
 
 /* Rows up to `filled` are good; rows of events without an offset wait for it. */
-static void approve(struct ptd_cached *cached, struct ptd_filled filled, const struct ptd_place *place)
+static void approve(struct ptd_cached *cached, const struct checkpoint *until)
 {
     struct ptd_buffer *buffer = &cached->segment.buffer;
-    buffer->good = filled;
+    const struct ptd_place *place = &cached->segment.place;
+    buffer->good = until->filled;
+    cached->given.good = until->seq;
+    if (buffer->paced && cached->state != DONE && buffer->good.clock > buffer->taken.clock)
+        buffer->good.clock--; /* one that is said next may take its place */
     if (place->event_last != PTD_NO_ROW && (size_t)place->event_last < buffer->good.events)
         buffer->good.events = (size_t)place->event_last;
     if (place->event_before != PTD_NO_ROW && (size_t)place->event_before < buffer->good.events)
@@ -152,19 +119,36 @@ static void note_given(struct ptd_cached *cached)
     const struct ptd_buffer *buffer = &cached->segment.buffer;
     const struct ptd_filled *out = &buffer->taken;
     struct given *given = &cached->given;
-    if (out->flow) {
-        size_t last = out->flow - 1;
-        given->seq = buffer->flow_seq[last] + cached->segment.tables->paths.length[buffer->flow_path[last]];
+    given->seq = given->good;
+    if (out->clock) {
+        given->moment.seq = buffer->moments.clock_seq[out->clock - 1];
+        given->moment.tsc = buffer->moments.clock_tsc[out->clock - 1];
     }
-    if (out->clock)
-        given->moment = buffer->clock[out->clock - 1];
+    given->moments += out->clock;
     given->events += out->events;
+}
+
+static bool any_good(const struct ptd_buffer *buffer)
+{
+    return buffer->good.flow || buffer->good.clock || buffer->good.events;
+}
+
+/* The slice is of one thread from its beginning on: say so before its first row. */
+static void begin_piece(struct ptd_cached *cached, struct ptd_rows *rows)
+{
+    const struct ptd_slice *slice = &cached->segment.slice;
+    struct ptd_progress start = {.seq = slice->seq};
+    if (slice->switch_count)
+        ptd_rows_piece(rows, slice->switches[0].thread, cached->began, &start);
+    cached->begun = true;
 }
 
 /* Copy good rows out. False: there is no room for all of them. */
 static bool hand_out(struct ptd_cached *cached, struct ptd_rows *rows)
 {
     struct ptd_buffer *buffer = &cached->segment.buffer;
+    if (!cached->begun && (cached->state == DONE || any_good(buffer)))
+        begin_piece(cached, rows);
     if (!ptd_buffer_take(buffer, rows))
         return false;
     struct ptd_filled out = buffer->taken;
@@ -184,20 +168,26 @@ static int hand_over(struct ptd_cached *cached)
     struct ptd_segment *segment = &cached->segment;
     struct ptd_buffer *buffer = &segment->buffer;
     buffer->filled = buffer->good = buffer->taken = (struct ptd_filled){0};
-    ptd_paths_truncate(&segment->tables->paths, cached->before.paths);
+    buffer->moments.clock_count = 0;
+    cached->given.good = cached->given.seq; /* what may go out, but is not, is dropped */
+    ptd_paths_rewind(&segment->tables->legs, cached->before.legs, cached->legs);
+    ptd_paths_rewind(&segment->tables->paths, cached->before.paths, cached->paths);
     ptd_blocks_truncate(&segment->tables->blocks, cached->before.blocks);
-    cached->behind = cached->given.seq > segment->slice.seq || cached->given.moment.tsc || cached->given.events;
+    cached->behind = cached->given.seq > segment->slice.seq || cached->given.moments || cached->given.events;
+    cached->begun = true;
     cached->handed = segment->slice.size;
     cached->state = HANDED_OVER;
-    int error = restamp(segment);
-    return error < 0 ? error : ptd_decoder_create(segment->tables, segment->space, &cached->cpu, &segment->slice,
-                                                  &cached->libipt);
+    cached->known_seq = segment->slice.seq; /* libipt's decoder joins legs anew: what is out already comes to the same */
+    return ptd_decoder_create(segment->tables, segment->space, &cached->cpu, &segment->slice,
+                              &cached->libipt);
 }
 
-static bool is_given(const struct given *given, int64_t seq, uint64_t tsc)
+/* Whether a moment is out. Paced ones come again one by one; of others at the same block some may be left out. */
+static bool is_given(const struct given *given, bool paced, int64_t seq, uint64_t tsc)
 {
-    const struct ptd_moment *last = &given->moment;
-    return last->tsc && (seq < last->seq || (seq == last->seq && tsc <= last->tsc));
+    if (paced)
+        return given->moments;
+    return given->moment.tsc && (seq < given->moment.seq || (seq == given->moment.seq && tsc <= given->moment.tsc));
 }
 
 /* Copy rows that are not out yet. */
@@ -205,12 +195,17 @@ static void copy_new(struct ptd_cached *cached, struct ptd_rows *rows)
 {
     const struct ptd_rows *known = cached->known;
     struct given *given = &cached->given;
-    for (size_t i = 0; i < known->flow_count; i++)
-        if (known->flow_seq[i] >= given->seq)
-            ptd_rows_flow(rows, known->flow_seq[i], known->flow_path[i]);
-    for (size_t i = 0; i < known->clock_count; i++)
-        if (!is_given(given, known->clock_seq[i], known->clock_tsc[i]))
-            ptd_rows_clock(rows, known->clock_seq[i], known->clock_tsc[i]);
+    for (size_t i = 0; i < known->flow_count; i++) {
+        if (cached->known_seq >= given->seq)
+            ptd_rows_flow(rows, known->flow_path[i]);
+        cached->known_seq += cached->segment.tables->paths.length[known->flow_path[i]];
+    }
+    bool paced = cached->segment.buffer.paced;
+    for (size_t i = 0; i < known->clock_count; i++) {
+        if (!is_given(given, paced, known->clock_seq[i], known->clock_tsc[i]))
+            ptd_rows_take_moment(rows, known, i, paced);
+        given->moments -= given->moments > 0;
+    }
     size_t out = given->events < known->event_count ? given->events : known->event_count;
     given->events -= out;
     for (size_t i = out; i < known->event_count; i++) {
@@ -261,7 +256,7 @@ static int catch_up(struct ptd_cached *cached, struct ptd_rows *rows)
     struct ptd_progress progress;
     ptd_decoder_progress(cached->libipt, &progress);
     cached->behind = progress.seq <= cached->given.seq || progress.seq <= cached->given.moment.seq ||
-                     cached->given.events;
+                     cached->given.events || (cached->segment.buffer.paced && cached->given.moments);
     if (!cached->more)
         conclude(cached);
     return 0;
@@ -280,26 +275,6 @@ static int step_libipt(struct ptd_cached *cached, struct ptd_rows *rows)
 
 /* ---- our segments ---- */
 
-static bool is_odd(int status)
-{
-    return status == -EILSEQ || status == -ETIME;
-}
-
-/* Keep what is remembered of the code bounded. Returns 0 or -ENOMEM. */
-static int bound(struct ptd_segment *segment)
-{
-    struct addresses addresses = {0};
-    uint32_t generation = segment->steps->generation;
-    note_addresses(segment, &addresses);
-    int error = ptd_steps_bound(segment->steps);
-    if (error == 0 && segment->steps->generation != generation) {
-        error = restamp(segment);
-        if (error == 0)
-            error = look_up_addresses(segment, &addresses);
-    }
-    return error;
-}
-
 /* The slice is over. */
 static int finish(struct ptd_cached *cached)
 {
@@ -308,10 +283,14 @@ static int finish(struct ptd_cached *cached)
     if (error < 0)
         return error;
     ptd_segment_no_more(segment, segment->slice.size);
-    approve(cached, segment->buffer.filled, &segment->place);
+    cached->state = DONE;
+    struct checkpoint all = checkpoint_of(segment);
+    approve(cached, &all);
+    segment->place.progress.seq = segment->steps->joins.seq;
+    segment->place.progress.instructions = segment->steps->joins.instructions;
+    segment->place.progress.branches = segment->steps->joins.branches;
     segment->place.progress.off = segment->place.standing == PTD_STANDING_OFF && segment->place.resume_ip;
     segment->place.progress.off_ip = segment->place.progress.off ? segment->place.resume_ip : 0;
-    cached->state = DONE;
     return 0;
 }
 
@@ -320,7 +299,7 @@ static int decode_segment(struct ptd_cached *cached)
 {
     struct ptd_segment *segment = &cached->segment;
     uint64_t offset = cached->at;
-    int status = bound(segment);
+    int status = ptd_steps_bound(segment->steps);
     if (status < 0)
         return status;
     struct checkpoint here = checkpoint_of(segment);
@@ -328,14 +307,14 @@ static int decode_segment(struct ptd_cached *cached)
     if (status >= 0) {
         cached->before = cached->last;
         cached->last = here;
-        approve(cached, cached->before.filled, &segment->place);
+        approve(cached, &cached->before);
         status = ptd_segment_decode(segment, &offset);
     }
     if (status == 1)
         cached->at = offset;
     else if (status == 0)
         status = finish(cached);
-    return is_odd(status) ? hand_over(cached) : status < 0 ? status : 0;
+    return status == -EILSEQ ? hand_over(cached) : status < 0 ? status : 0;
 }
 
 int ptd_cached_step(struct ptd_cached *cached, struct ptd_rows *rows)
@@ -372,38 +351,70 @@ static bool has_skd022(const struct ptd_cpu *cpu)
     return pt_cpu_errata(&errata, &named) >= 0 && errata.skd022;
 }
 
+/* Which times there are to be, and whose they are. */
+static enum ptd_clocks clocks_of(const struct ptd_cpu *cpu, const struct ptd_slice *slice)
+{
+    if (cpu->exact_time || slice->switch_count)
+        return PTD_CLOCKS_PACED;
+    bool known = cpu->mtc_freq || cpu->nom_freq || cpu->cpuid_0x15_eax || cpu->cpuid_0x15_ebx;
+    return known ? PTD_CLOCKS_LIBIPTS : PTD_CLOCKS_UNKNOWN;
+}
+
+/* Packets and flow go side by side from the slice's first PSB on. */
+static int pace_init(struct ptd_cached *cached)
+{
+    struct ptd_segment *segment = &cached->segment;
+    const struct ptd_slice *slice = &segment->slice;
+    struct pt_config config;
+    struct ptd_rows *moments = ptd_buffer_moments(&segment->buffer);
+    segment->buffer.paced = true;
+    int error = moments ? ptd_config_init(&config, &cached->cpu, slice->packets, slice->size) : -ENOMEM;
+    if (error == 0)
+        error = ptd_pace_init(&segment->pace, &config, &cached->cpu);
+    if (error < 0)
+        return error;
+    ptd_pace_sync(&segment->pace, moments, 0, slice->seq);
+    ptd_buffer_timed(&segment->buffer);
+    cached->began = segment->place.progress.tsc = segment->pace.now;
+    return 0;
+}
+
 static int cached_init(struct ptd_cached *cached, struct ptd_tables *tables, struct ptd_space *space,
                        const struct ptd_slice *slice)
 {
     struct ptd_segment *segment = &cached->segment;
     const struct ptd_cpu *cpu = &cached->cpu;
     segment->tables = tables;
-    segment->space = space;
+    segment->space = slice->switch_count ? slice->switches[0].space : space;
     segment->images = ptd_space_images(space);
     segment->slice = *slice;
-    segment->timing = cpu->mtc_freq || cpu->nom_freq || cpu->cpuid_0x15_eax || cpu->cpuid_0x15_ebx;
+    segment->clocks = clocks_of(cpu, slice);
     segment->skd022 = cpu->intel && has_skd022(cpu);
     segment->place.progress = (struct ptd_progress){.seq = slice->seq, .tsc = slice->tsc, .first_block = -1};
     segment->place.fresh = true;
     segment->place.event_before = segment->place.event_last = PTD_NO_ROW;
     ptd_run_reset(&segment->run);
-    cached->before = cached->last = checkpoint_of(segment);
-    cached->given = (struct given){.seq = slice->seq};
-    segment->steps = ptd_images_steps(segment->images);
-    if (!segment->steps || ptd_buffer_init(&segment->buffer) < 0 || ptd_steps_enter(segment->steps, space) < 0)
+    cached->legs = tables->legs.count;
+    cached->paths = tables->paths.count;
+    cached->given = (struct given){.seq = slice->seq, .good = slice->seq};
+    segment->steps = ptd_images_steps(segment->images, segment->space);
+    if (!segment->steps || ptd_buffer_init(&segment->buffer) < 0 ||
+        ptd_steps_enter(segment->steps, segment->space) < 0)
         return -ENOMEM;
     segment->steps->user = cached;
-    segment->stamp = tables->stamp;
-    if (!tables->stamp || tables->generation != segment->steps->generation)
-        return restamp(segment);
-    return 0;
+    struct ptd_joins *joins = &segment->steps->joins;
+    joins->blocks_of = ptd_segment_blocks;
+    joins->owner = segment;
+    ptd_joins_begin(joins, slice->seq);
+    cached->before = cached->last = checkpoint_of(segment);
+    return ptd_segment_paced(segment) ? pace_init(cached) : 0;
 }
 
-/* What only libipt's decoder can do in the whole slice: times by branch, switches by time, ticks, address filters. */
+/* What only libipt's decoder can do in the whole slice: switches by time, ticks, address filters. */
 static bool is_libipts(const struct ptd_cpu *cpu, const struct ptd_slice *slice)
 {
     uint8_t filters = cpu->filter_kind[0] | cpu->filter_kind[1] | cpu->filter_kind[2] | cpu->filter_kind[3];
-    return cpu->exact_time || cpu->ticks || filters || slice->switch_count;
+    return cpu->ticks || filters || slice->switch_count > 1;
 }
 
 int ptd_cached_create(struct ptd_tables *tables, struct ptd_space *space, const struct ptd_cpu *cpu,
@@ -434,5 +445,6 @@ void ptd_cached_destroy(struct ptd_cached *cached)
     ptd_decoder_destroy(cached->libipt);
     ptd_rows_destroy(cached->known);
     ptd_buffer_deinit(&cached->segment.buffer);
+    ptd_pace_deinit(&cached->segment.pace);
     free(cached);
 }

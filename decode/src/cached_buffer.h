@@ -12,20 +12,15 @@ enum {
     PTD_BUFFER_ROWS = 1 << 22 /* a segment of more rows of flow is left to libipt, whose rows need no keeping */
 };
 
-struct ptd_moment {
-    int64_t seq;
-    uint64_t tsc;
-};
-
 /* How far the columns are filled. */
 struct ptd_filled {
     size_t flow, clock, events;
 };
 
 struct ptd_buffer {
-    int64_t *flow_seq;
     int32_t *flow_path;
-    struct ptd_moment *clock;
+    struct ptd_rows moments; /* the clock's columns only; counted below */
+    bool paced;              /* they are written by pace.c, and final */
     struct ptd_event_row *events;
     struct ptd_filled filled;   /* rows that are there */
     struct ptd_filled good;     /* rows that will not be dropped any more */
@@ -40,16 +35,24 @@ void ptd_buffer_deinit(struct ptd_buffer *buffer);
 /* Room for one row more. Returns 0 or -ENOMEM; -E2BIG for flow beyond PTD_BUFFER_ROWS. */
 int ptd_buffer_grow_flow(struct ptd_buffer *buffer);
 int ptd_buffer_clock(struct ptd_buffer *buffer, int64_t seq, uint64_t tsc);
+
+/* Moments to be written by pace.c, with room for PTD_CLOCK_SLACK more; NULL when there is none. */
+struct ptd_rows *ptd_buffer_moments(struct ptd_buffer *buffer);
+
+/* They were written. */
+static inline void ptd_buffer_timed(struct ptd_buffer *buffer)
+{
+    buffer->filled.clock = buffer->moments.clock_count;
+}
 int ptd_buffer_event(struct ptd_buffer *buffer, const struct ptd_event_row *row);
 
-static inline int ptd_buffer_flow(struct ptd_buffer *buffer, int64_t seq, int32_t path)
+static inline int ptd_buffer_flow(struct ptd_buffer *buffer, int32_t path)
 {
     if (buffer->filled.flow == buffer->capacity.flow) {
         int error = ptd_buffer_grow_flow(buffer);
         if (error < 0)
             return error;
     }
-    buffer->flow_seq[buffer->filled.flow] = seq;
     buffer->flow_path[buffer->filled.flow++] = path;
     return 0;
 }

@@ -29,21 +29,27 @@ void ptd_code_deinit(struct ptd_code *code)
     free(code->table);
 }
 
+static struct ptd_node_entry *free_entry(struct ptd_code *code, uint64_t ip)
+{
+    uint64_t slot = ptd_mix(ip) & code->table_mask;
+    while (code->table[slot].node_plus_1)
+        slot = (slot + 1) & code->table_mask;
+    return &code->table[slot];
+}
+
 static int grow_table(struct ptd_code *code)
 {
-    uint64_t mask = 2 * code->table_mask + 1;
-    uint32_t *table = calloc(mask + 1, sizeof *table);
+    struct ptd_node_entry *old = code->table;
+    uint64_t size = code->table_mask + 1;
+    struct ptd_node_entry *table = calloc(2 * size, sizeof *table);
     if (!table)
         return -ENOMEM;
-    for (size_t i = 0; i < code->count; i++) {
-        uint64_t slot = ptd_mix(code->nodes[i].ip) & mask;
-        while (table[slot])
-            slot = (slot + 1) & mask;
-        table[slot] = (uint32_t)i + 1;
-    }
-    free(code->table);
     code->table = table;
-    code->table_mask = mask;
+    code->table_mask = 2 * size - 1;
+    for (uint64_t i = 0; i < size; i++)
+        if (old[i].node_plus_1)
+            *free_entry(code, old[i].ip) = old[i];
+    free(old);
     return 0;
 }
 
@@ -58,21 +64,42 @@ static int make_room(struct ptd_code *code)
     return 2 * code->count > code->table_mask ? grow_table(code) : 0;
 }
 
-int32_t ptd_code_at(struct ptd_code *code, uint64_t ip)
+static int32_t add(struct ptd_code *code, const struct ptd_node *node)
 {
-    uint64_t slot = ptd_mix(ip) & code->table_mask;
-    for (; code->table[slot]; slot = (slot + 1) & code->table_mask)
-        if (code->nodes[code->table[slot] - 1].ip == ip)
-            return (int32_t)(code->table[slot] - 1);
     if (make_room(code) < 0)
         return -ENOMEM;
-    slot = ptd_mix(ip) & code->table_mask;
-    while (code->table[slot])
-        slot = (slot + 1) & code->table_mask;
-    code->nodes[code->count] = (struct ptd_node){
-        .ip = ip, .kind = PTD_NODE_NEW, .isid = -1, .target_node = -1, .end_node = -1, .block = -1};
-    code->table[slot] = (uint32_t)++code->count;
+    code->nodes[code->count] = *node;
+    *free_entry(code, node->ip) = (struct ptd_node_entry){
+        .ip = node->ip, .node_plus_1 = (uint32_t)++code->count, .part = node->kind == PTD_NODE_PART};
     return (int32_t)code->count - 1;
+}
+
+int32_t ptd_code_add(struct ptd_code *code, uint64_t ip)
+{
+    return add(code, &(struct ptd_node){
+        .ip = ip, .kind = PTD_NODE_NEW, .isid = -1, .target_node = -1, .end_node = -1, .block = -1});
+}
+
+int32_t ptd_code_part(struct ptd_code *code, uint64_t ip, const struct ptd_straight *straight)
+{
+    uint64_t slot = ptd_mix(ip) & code->table_mask;
+    for (; code->table[slot].node_plus_1; slot = (slot + 1) & code->table_mask) {
+        uint32_t node = code->table[slot].node_plus_1 - 1;
+        if (code->table[slot].part && code->table[slot].ip == ip && code->nodes[node].end == straight->end)
+            return (int32_t)node;
+    }
+    return add(code, &(struct ptd_node){
+        .ip = ip,
+        .kind = PTD_NODE_PART,
+        .last_ip = straight->last_ip,
+        .end = straight->end,
+        .isid = straight->isid,
+        .instructions = (uint16_t)straight->instructions,
+        .last = (uint8_t)straight->last,
+        .target_node = -1,
+        .end_node = -1,
+        .block = -1,
+    });
 }
 
 static enum ptd_node_kind kind_of(enum ptd_class last)

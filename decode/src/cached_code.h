@@ -8,6 +8,8 @@
 #define PTD_CACHED_CODE_H
 
 #include "api.h"
+#include "hash.h"
+#include "walker.h"
 
 #include <stdbool.h>
 
@@ -19,7 +21,8 @@ enum ptd_node_kind {
     PTD_NODE_COND,
     PTD_NODE_RETURN,
     PTD_NODE_IND_CALL,
-    PTD_NODE_ELSEWHERE /* indirect jumps and far transfers: a packet says where to */
+    PTD_NODE_ELSEWHERE, /* indirect jumps and far transfers: a packet says where to */
+    PTD_NODE_PART /* the beginning of a block, up to where an event cut it: execution goes on nowhere */
 };
 
 struct ptd_node {
@@ -38,10 +41,17 @@ struct ptd_node {
     uint32_t stamp;
 };
 
+/* Where a node is found. */
+struct ptd_node_entry {
+    uint64_t ip;
+    uint32_t node_plus_1; /* 0: the entry is empty */
+    bool part;
+};
+
 struct ptd_code {
     struct ptd_node *nodes;
     size_t count, capacity;
-    uint32_t *table; /* node + 1 by hash of its ip, 0 empty; at most half full */
+    struct ptd_node_entry *table; /* by hash of the ip; at most half full */
     uint64_t table_mask;
 };
 
@@ -49,8 +59,21 @@ struct ptd_code {
 int ptd_code_init(struct ptd_code *code);
 void ptd_code_deinit(struct ptd_code *code);
 
+/* The node of an address that is not there yet; -ENOMEM. */
+int32_t ptd_code_add(struct ptd_code *code, uint64_t ip);
+
 /* The node of an address, added when it is new; -ENOMEM. */
-int32_t ptd_code_at(struct ptd_code *code, uint64_t ip);
+static inline int32_t ptd_code_at(struct ptd_code *code, uint64_t ip)
+{
+    const struct ptd_node_entry *entry = &code->table[ptd_mix(ip) & code->table_mask];
+    for (; entry->node_plus_1; entry = entry < code->table + code->table_mask ? entry + 1 : code->table)
+        if (entry->ip == ip && !entry->part)
+            return (int32_t)(entry->node_plus_1 - 1);
+    return ptd_code_add(code, ip);
+}
+
+/* The node of a block's beginning, added when it is new; -ENOMEM. */
+int32_t ptd_code_part(struct ptd_code *code, uint64_t ip, const struct ptd_straight *straight);
 
 /* Decode a new node. Returns 0, or -EILSEQ when there is no such code in `space`, or none that is ours to decode. */
 int ptd_code_decode(struct ptd_code *code, struct ptd_space *space, int32_t node);

@@ -5,7 +5,7 @@
 
 struct reader {
     const uint8_t *at, *end;
-    bool timing;
+    enum ptd_clocks clocks;
     bool after_tsc; /* a TMA may come: to libipt it belongs to the TSC before it */
     struct ptd_psb_plus *plus;
 };
@@ -76,17 +76,15 @@ static bool read_tsc(struct reader *reader)
 
 static bool read_tma(struct reader *reader)
 {
-    bool good = reader->after_tsc && !reader->timing && ptd_packet_is_tma(reader->at);
+    bool good = reader->after_tsc && reader->clocks != PTD_CLOCKS_LIBIPTS && ptd_packet_is_tma(reader->at);
     reader->after_tsc = false;
-    reader->plus->clocks = reader->timing;
     return good;
 }
 
 static bool read_mtc(struct reader *reader)
 {
     reader->after_tsc = false;
-    reader->plus->clocks = reader->timing;
-    return !reader->timing;
+    return reader->clocks != PTD_CLOCKS_LIBIPTS;
 }
 
 /* Read one packet between PSB and PSBEND. Returns its size, 0 when it is none that we know here. */
@@ -103,10 +101,8 @@ static unsigned read_packet(struct reader *reader)
         return left >= 2 && read_mode(reader) ? 2 : 0;
     if (first == PTD_OPC_MTC)
         return left >= 2 && read_mtc(reader) ? 2 : 0;
-    if ((first & 3) == 3) { /* CYC */
-        reader->plus->clocks = true;
-        return 0;
-    }
+    if ((first & 3) == 3)
+        return reader->clocks == PTD_CLOCKS_PACED ? ptd_packet_cyc(at, reader->end) : 0;
     if ((first & 0x1F) == PTD_OPC_FUP) {
         unsigned size = ptd_packet_ip(at, reader->end, &reader->plus->last_ip, &reader->plus->has_ip);
         reader->plus->ip = reader->plus->last_ip;
@@ -128,11 +124,12 @@ static unsigned read_packet(struct reader *reader)
     }
 }
 
-bool ptd_psb_plus_read(const uint8_t *packets, uint64_t size, uint64_t psb, bool timing, struct ptd_psb_plus *ret)
+bool ptd_psb_plus_read(const uint8_t *packets, uint64_t size, uint64_t psb, enum ptd_clocks clocks,
+                       struct ptd_psb_plus *ret)
 {
     memset(ret, 0, offsetof(struct ptd_psb_plus, events));
     struct reader reader = {
-        .at = packets + psb + PTD_PSB_SIZE, .end = packets + size, .timing = timing, .plus = ret};
+        .at = packets + psb + PTD_PSB_SIZE, .end = packets + size, .clocks = clocks, .plus = ret};
     while (reader.end - reader.at >= 2 && !(reader.at[0] == PTD_OPC_EXTENDED && reader.at[1] == PTD_EXT_PSBEND)) {
         unsigned taken = read_packet(&reader);
         if (!taken)

@@ -31,7 +31,8 @@ enum ptd_opcode {
     PTD_EXT_VMCS = 0xC8
 };
 
-enum { PTD_SIZE_TSC = 8, PTD_SIZE_TNT = 8, PTD_SIZE_CBR = 4, PTD_SIZE_PIP = 8, PTD_SIZE_TMA = 7, PTD_SIZE_VMCS = 7 };
+enum { PTD_SIZE_TSC = 8, PTD_SIZE_TNT = 8, PTD_SIZE_CBR = 4, PTD_SIZE_PIP = 8, PTD_SIZE_TMA = 7, PTD_SIZE_VMCS = 7,
+       PTD_SIZE_CYC = 10 /* at most */ };
 
 /* `count` bytes, least significant first. */
 static inline uint64_t ptd_packet_bytes(const uint8_t *at, unsigned count)
@@ -42,6 +43,40 @@ static inline uint64_t ptd_packet_bytes(const uint8_t *at, unsigned count)
     return value;
 }
 
+/* A TNT packet: its size, 0 when it is none, or not complete or malformed; its bits are the low `count` of `bits`. */
+static inline unsigned ptd_packet_tnt(const uint8_t *at, const uint8_t *end, uint64_t *bits, unsigned *count)
+{
+    if (at >= end)
+        return 0;
+    if (!(at[0] & 1) && at[0] > PTD_OPC_EXTENDED) {
+        *count = 30 - (unsigned)__builtin_clz(at[0]);
+        *bits = at[0] >> 1 & ((1u << *count) - 1);
+        return 1;
+    }
+    if (end - at < PTD_SIZE_TNT || at[0] != PTD_OPC_EXTENDED || at[1] != PTD_EXT_TNT)
+        return 0;
+    uint64_t value;
+    memcpy(&value, at, sizeof value); /* little-endian, as packets are */
+    value >>= 16;
+    if (value < 2)
+        return 0;
+    *count = 63 - (unsigned)__builtin_clzll(value);
+    *bits = value & ((UINT64_C(1) << *count) - 1);
+    return PTD_SIZE_TNT;
+}
+
+/* A CYC packet: its size, 0 when it is not complete or longer than any. */
+static inline unsigned ptd_packet_cyc(const uint8_t *at, const uint8_t *end)
+{
+    unsigned size = 1;
+    for (bool more = at[0] & 4; more; size++) {
+        if (end - at <= (int64_t)size || size == PTD_SIZE_CYC)
+            return 0;
+        more = at[size] & 1;
+    }
+    return size;
+}
+
 /* An IP packet: its whole size, 0 when it is not complete or malformed. `last` is updated; `known`: it has an IP. */
 static inline unsigned ptd_packet_ip(const uint8_t *at, const uint8_t *end, uint64_t *last, bool *known)
 {
@@ -49,20 +84,23 @@ static inline unsigned ptd_packet_ip(const uint8_t *at, const uint8_t *end, uint
     unsigned form = at[0] >> 5, size = 1u + width[form];
     if (form == 5 || form == 7 || (uint64_t)(end - at) < size)
         return 0;
-    uint64_t value = ptd_packet_bytes(at + 1, width[form]);
+    uint64_t mask = form == 6 ? UINT64_MAX : (UINT64_C(1) << 8 * (size - 1)) - 1, value;
+    if (end - at > 8)
+        memcpy(&value, at + 1, sizeof value); /* little-endian, as packets are */
+    else
+        value = ptd_packet_bytes(at + 1, size - 1);
+    value &= mask;
     *known = form != 0;
-    if (form == 1)
-        *last = (*last & ~UINT64_C(0xFFFF)) | value;
-    else if (form == 2)
-        *last = (*last & ~UINT64_C(0xFFFFFFFF)) | value;
-    else if (form == 3)
-        *last = (uint64_t)((int64_t)(value << 16) >> 16);
-    else if (form == 4)
-        *last = (*last & ~UINT64_C(0xFFFFFFFFFFFF)) | value;
-    else if (form == 6)
-        *last = value;
+    *last = form == 3 ? (uint64_t)((int64_t)(value << 16) >> 16) : (*last & ~mask) | value;
     return size;
 }
+
+/* What packets other than TSC say of time. */
+enum ptd_clocks {
+    PTD_CLOCKS_UNKNOWN, /* nothing: MTC, TMA are read over, CYC is not to be expected */
+    PTD_CLOCKS_LIBIPTS, /* libipt calibrates as it goes: only it can say */
+    PTD_CLOCKS_PACED    /* what is no concern of packets' readers: pace.c knows */
+};
 
 /* Whether a TMA packet's reserved bits are clear. */
 static inline bool ptd_packet_is_tma(const uint8_t *at)
@@ -80,12 +118,12 @@ struct ptd_psb_plus {
     uint64_t ip;     /* where execution stands */
     uint64_t tsc;
     bool has_ip, has_tsc, has_mode, after_tsc;
-    bool clocks; /* it was given up because of packets whose time depends on what came before */
     unsigned count;
     struct pt_event events[PTD_PSB_EVENTS]; /* in their order */
 };
 
 /* Read the PSB+ at `psb`. False: it is not complete, malformed, or has in it what only libipt understands. */
-bool ptd_psb_plus_read(const uint8_t *packets, uint64_t size, uint64_t psb, bool timing, struct ptd_psb_plus *ret);
+bool ptd_psb_plus_read(const uint8_t *packets, uint64_t size, uint64_t psb, enum ptd_clocks clocks,
+                       struct ptd_psb_plus *ret);
 
 #endif

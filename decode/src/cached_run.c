@@ -8,41 +8,44 @@
 
 enum { MAX_BLOCKS_WALKED = 1 << 14 };
 
-static int32_t number_straight(struct ptd_segment *segment, uint64_t ip, const struct ptd_straight *straight)
-{
-    const struct ptd_section *section = ptd_images_section(segment->images, straight->isid);
-    struct ptd_block_row row = {
-        .image = -1,
-        .ip = ip,
-        .last_ip = straight->last_ip,
-        .size = (int32_t)(straight->end - ip),
-        .instructions = (int32_t)straight->instructions,
-        .last = (int8_t)straight->last,
-        .mode = (uint8_t)ptem_64bit,
-    };
-    if (section) {
-        row.image = section->image;
-        row.offset = (int64_t)(ip - section->address + section->offset);
-    }
-    int32_t block;
-    int error = ptd_blocks_intern_row(&segment->tables->blocks, &row, &block);
-    return error < 0 ? error : block;
-}
-
 /* The number of a node's block in the segment's tables, or negative errno. */
 static int32_t block_of(struct ptd_segment *segment, int32_t number)
 {
     struct ptd_node *node = &segment->steps->code.nodes[number];
-    if (node->stamp == segment->stamp)
+    if (node->stamp == segment->steps->stamp)
         return node->block;
-    struct ptd_straight straight = {.instructions = node->instructions, .isid = node->isid, .last_ip = node->last_ip,
-                                    .end = node->end, .last = node->last};
-    int32_t block = number_straight(segment, node->ip, &straight);
-    if (block >= 0) {
-        node->block = block;
-        node->stamp = segment->stamp;
+    const struct ptd_section *section = ptd_images_section(segment->images, node->isid);
+    struct ptd_block_row row = {
+        .image = -1,
+        .ip = node->ip,
+        .last_ip = node->last_ip,
+        .size = (int32_t)(node->end - node->ip),
+        .instructions = node->instructions,
+        .last = (int8_t)node->last,
+        .mode = (uint8_t)ptem_64bit,
+    };
+    if (section) {
+        row.image = section->image;
+        row.offset = (int64_t)(node->ip - section->address + section->offset);
     }
+    int32_t block;
+    int error = ptd_blocks_intern_row(&segment->tables->blocks, &row, &block);
+    if (error < 0)
+        return error;
+    node->block = block;
+    node->stamp = segment->steps->stamp;
     return block;
+}
+
+int ptd_segment_blocks(void *owner, const int32_t *nodes, uint32_t count, int32_t *ret)
+{
+    struct ptd_segment *segment = owner;
+    for (uint32_t i = 0; i < count; i++) {
+        ret[i] = block_of(segment, nodes[i]);
+        if (ret[i] < 0)
+            return ret[i];
+    }
+    return 0;
 }
 
 /* ---- time ---- */
@@ -51,10 +54,10 @@ int ptd_segment_note(struct ptd_segment *segment)
 {
     struct ptd_place *place = &segment->place;
     place->note_due = false;
-    if (!place->last_timed || place->last_time == place->progress.tsc)
+    if (ptd_segment_paced(segment) || !place->last_timed || place->last_time == place->progress.tsc)
         return 0;
     place->progress.tsc = place->last_time;
-    return ptd_buffer_clock(&segment->buffer, place->progress.seq + segment->run.length, place->last_time);
+    return ptd_buffer_clock(&segment->buffer, ptd_segment_seq(segment) + segment->run.length, place->last_time);
 }
 
 int ptd_segment_pass_marks(struct ptd_segment *segment)
@@ -73,63 +76,96 @@ int ptd_segment_pass_marks(struct ptd_segment *segment)
     return place->hold_notes ? 0 : ptd_segment_note(segment);
 }
 
-/* ---- paths ---- */
-
-static int intern(struct ptd_segment *segment, const struct ptd_run *run, int32_t *path)
+/* Hold a block that comes next in the run against the packets it used. */
+static int pace_block(struct ptd_segment *segment, const struct ptd_pace_block *block)
 {
-    struct ptd_tables *tables = segment->tables;
-    return ptd_paths_intern(&tables->paths, run, tables->blocks.instructions, tables->blocks.last, path);
+    struct ptd_rows *moments = ptd_buffer_moments(&segment->buffer);
+    if (!moments)
+        return -EILSEQ;
+    ptd_pace_block(&segment->pace, moments, ptd_space_walker(segment->space), block);
+    ptd_buffer_timed(&segment->buffer);
+    return 0;
 }
 
-int ptd_segment_number(struct ptd_segment *segment, struct ptd_step *step)
+static struct ptd_pace_block paced(const struct ptd_node *node, int64_t next)
 {
-    struct ptd_run *run = &segment->scratch;
-    ptd_run_reset(run);
-    const int32_t *nodes = segment->steps->lists + step->list;
-    for (uint32_t i = 0; i < step->length; i++) {
-        int32_t block = block_of(segment, nodes[i]);
-        if (block < 0)
-            return block;
-        ptd_run_append(run, block);
+    return (struct ptd_pace_block){.next = next, .ip = node->ip, .end_ip = node->last_ip,
+                                   .instructions = node->instructions, .mode = (uint8_t)ptem_64bit,
+                                   .last = (enum ptd_class)node->last};
+}
+
+int ptd_segment_pace(struct ptd_segment *segment, const struct ptd_step *step)
+{
+    const struct ptd_node *nodes = segment->steps->code.nodes;
+    const struct ptd_joins *joins = &segment->steps->joins;
+    const struct ptd_join *leg = ptd_joins_root(joins, step->leg);
+    int64_t next = ptd_segment_seq(segment) + segment->run.length;
+    int error = 0;
+    bool whole = step->used && step->end == PTD_STEP_AT_NODE && !step->full;
+    if (!whole || !ptd_pace_bits(&segment->pace, step->used, leg->instructions, next + leg->blocks)) {
+        const int32_t *items = ptd_joins_items(joins, step->leg);
+        struct ptd_rows *moments = ptd_buffer_moments(&segment->buffer);
+        struct ptd_walker *walker = ptd_space_walker(segment->space);
+        for (uint32_t i = 0; i < leg->blocks && moments; i++) {
+            struct ptd_pace_block block = paced(&nodes[items[i]], next + i + 1);
+            ptd_pace_block(&segment->pace, moments, walker, &block);
+        }
+        error = moments ? 0 : -EILSEQ;
+        ptd_buffer_timed(&segment->buffer);
     }
-    int error = intern(segment, run, &step->path);
-    if (error == 0)
-        step->stamp = segment->stamp;
+    segment->place.progress.tsc = segment->pace.now;
     return error;
+}
+
+int ptd_segment_pace_event(struct ptd_segment *segment, const struct pt_event *event)
+{
+    struct ptd_progress *progress = &segment->place.progress;
+    struct ptd_rows *moments = ptd_buffer_moments(&segment->buffer);
+    if (!moments)
+        return -EILSEQ;
+    ptd_pace_event(&segment->pace, moments, event, ptd_segment_seq(segment));
+    ptd_buffer_timed(&segment->buffer);
+    progress->tsc = segment->pace.now;
+    return 0;
+}
+
+/* ---- legs and paths ---- */
+
+int ptd_segment_end_path(struct ptd_segment *segment)
+{
+    int32_t path;
+    int found = ptd_joins_end(&segment->steps->joins, segment->tables, &path);
+    if (found > 0)
+        found = ptd_buffer_flow(&segment->buffer, path);
+    return found == -E2BIG ? -EILSEQ : found;
 }
 
 int ptd_segment_cut(struct ptd_segment *segment)
 {
     struct ptd_run *run = &segment->run;
-    struct ptd_progress *progress = &segment->place.progress;
     if (!run->length)
         return 0;
-    int32_t path;
-    int error = intern(segment, run, &path);
+    uint32_t leg;
+    int error = ptd_steps_leg(segment->steps, run, &leg);
     if (error == 0)
-        error = ptd_buffer_flow(&segment->buffer, progress->seq, path);
-    if (error < 0)
-        return error == -E2BIG ? -EILSEQ : error;
-    progress->seq += run->length;
-    progress->instructions += (uint32_t)segment->tables->paths.instructions[path];
-    progress->branches += (uint32_t)segment->tables->paths.branches[path];
+        error = ptd_segment_take_leg(segment, leg);
     ptd_run_reset(run);
-    return 0;
+    return error;
 }
 
-/* Append a block to the run. Returns 1 when the run was cut after it, 0 or negative errno. */
-static int append(struct ptd_segment *segment, int32_t block)
+/* Append a node's block to the run. Returns 1 when the run was cut after it, 0 or negative errno. */
+static int append(struct ptd_segment *segment, int32_t node)
 {
     struct ptd_run *run = &segment->run;
-    if (block < 0)
-        return block;
+    if (node < 0)
+        return node;
     segment->place.after_event = false;
-    ptd_run_append(run, block);
+    run->blocks[run->length++] = node;
     bool full = run->length == PATH_MAX_BLOCKS;
-    switch ((enum ptd_class)segment->tables->blocks.last[block]) {
+    switch ((enum ptd_class)segment->steps->code.nodes[node].last) {
     case PTD_COND_JUMP:
     case PTD_RETURN:
-        full |= ++run->decisions >= segment->tables->paths.decisions_limit;
+        full |= ++run->decisions >= segment->steps->joins.decisions_limit;
         break;
     case PTD_IND_JUMP:
     case PTD_IND_CALL:
@@ -148,11 +184,13 @@ static int append(struct ptd_segment *segment, int32_t block)
 
 int ptd_segment_append(struct ptd_segment *segment, const struct ptd_step *step)
 {
+    struct ptd_joins *joins = &segment->steps->joins;
+    uint32_t leg = step->leg, length = ptd_joins_root(joins, leg)->blocks;
     int cut = 0;
-    for (uint32_t i = 0; i < step->length; i++) {
+    for (uint32_t i = 0; i < length; i++) {
         if (cut) /* in the middle: which moment that was is not known any more */
             return -EILSEQ;
-        cut = append(segment, block_of(segment, segment->steps->lists[step->list + i]));
+        cut = append(segment, ptd_joins_items(joins, leg)[i]);
         if (cut < 0)
             return cut;
     }
@@ -161,19 +199,27 @@ int ptd_segment_append(struct ptd_segment *segment, const struct ptd_step *step)
 
 /* ---- walking without packets ---- */
 
-/* A block cut short before `ip`: its number, -1 when `ip` is not one of its instructions but the first. */
+/* A block cut short before `ip`: its node, -1 when `ip` is not one of its instructions but the first. */
 static int32_t part_of(struct ptd_segment *segment, const struct ptd_node *node, uint64_t ip)
 {
     struct ptd_straight straight;
     if (ip <= node->ip || ip > node->last_ip ||
         ptd_walker_straight(ptd_space_walker(segment->space), node->ip, ip, &straight) < 0 || straight.end != ip)
         return -1;
-    return number_straight(segment, node->ip, &straight);
+    return ptd_code_part(&segment->steps->code, node->ip, &straight);
 }
 
-static int append_and_note(struct ptd_segment *segment, int32_t block)
+static int append_and_note(struct ptd_segment *segment, int32_t node)
 {
-    int cut = append(segment, block);
+    if (ptd_segment_paced(segment) && node >= 0) {
+        struct ptd_pace_block block =
+            paced(&segment->steps->code.nodes[node], ptd_segment_seq(segment) + segment->run.length + 1);
+        int error = pace_block(segment, &block);
+        if (error < 0)
+            return error;
+        segment->place.progress.tsc = segment->pace.now;
+    }
+    int cut = append(segment, node);
     return cut > 0 ? ptd_segment_pass_marks(segment) : cut;
 }
 
@@ -192,7 +238,7 @@ static int walk_over(struct ptd_segment *segment)
     int32_t at = segment->place.node;
     if (code->nodes[at].kind > PTD_NODE_CALL)
         return -EILSEQ;
-    int error = append_and_note(segment, block_of(segment, at));
+    int error = append_and_note(segment, at);
     if (error < 0)
         return error;
     if (code->nodes[at].kind == PTD_NODE_CALL && ptd_node_pushes(&code->nodes[at])) {
@@ -254,7 +300,7 @@ int ptd_segment_walk_off(struct ptd_segment *segment, bool known, uint64_t ip)
                     return end;
                 ptd_returns_push(&segment->place.returns, end);
             }
-            return append_and_note(segment, block_of(segment, segment->place.node));
+            return append_and_note(segment, segment->place.node);
         }
         int error = walk_over(segment);
         if (error < 0)

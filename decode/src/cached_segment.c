@@ -19,29 +19,21 @@ enum { MAX_IDLE = 64 };
 
 /* ---- steps ---- */
 
-static inline int write_row(struct ptd_segment *segment, struct ptd_step *step)
+static inline int take_leg(struct ptd_segment *segment, const struct ptd_step *step)
 {
     struct ptd_place *place = &segment->place;
-    if (UNLIKELY(step->stamp != segment->stamp)) {
-        int error = ptd_segment_number(segment, step);
-        if (error < 0)
-            return error;
-    }
-    int error = ptd_buffer_flow(&segment->buffer, place->progress.seq, step->path);
+    int error = ptd_segment_take_leg(segment, step->leg);
     if (UNLIKELY(error < 0))
-        return error == -E2BIG ? -EILSEQ : error;
-    place->progress.seq += step->length;
-    place->progress.instructions += step->instructions;
-    place->progress.branches += step->branches;
+        return error;
     place->after_event = false;
     return UNLIKELY(ptd_segment_used(segment) >= place->next_mark) ? ptd_segment_pass_marks(segment) : 0;
 }
 
-/* Whether a step is a whole path when a path begins with it. */
-static inline bool is_path(const struct ptd_segment *segment, const struct ptd_step *step)
+/* Whether a step is a whole leg when a leg begins with it. */
+static inline bool is_leg(const struct ptd_segment *segment, const struct ptd_step *step)
 {
-    return step->end == PTD_STEP_BRANCH || step->length == PATH_MAX_BLOCKS ||
-           step->used + (step->end == PTD_STEP_RETURN) >= (int)segment->tables->paths.decisions_limit;
+    return step->end == PTD_STEP_BRANCH || step->full ||
+           step->used + (step->end == PTD_STEP_RETURN) >= (int)segment->steps->joins.decisions_limit;
 }
 
 /* One step with the next `count` bits. Returns 0 or an error. */
@@ -71,9 +63,14 @@ static inline int advance(struct ptd_segment *segment, unsigned count, bool flus
         if (UNLIKELY(place->pending > place->last_tnt)) /* libipt has one TNT packet at a time */
             return -EILSEQ;
     }
-    if (UNLIKELY(segment->run.length) || !is_path(segment, step))
+    if (UNLIKELY(ptd_segment_paced(segment))) {
+        int error = ptd_segment_pace(segment, step);
+        if (error < 0)
+            return error;
+    }
+    if (UNLIKELY(segment->run.length) || !is_leg(segment, step))
         return ptd_segment_append(segment, step);
-    return write_row(segment, step);
+    return take_leg(segment, step);
 }
 
 /* Use all bits but those that may become part of a longer path. */
@@ -151,6 +148,8 @@ static int close_run(struct ptd_segment *segment)
     if (segment->place.after_event)
         return 0;
     int error = ptd_segment_cut(segment);
+    if (error == 0)
+        error = ptd_segment_end_path(segment);
     return error < 0 ? error : ptd_segment_note(segment);
 }
 
@@ -161,12 +160,14 @@ static int add_event(struct ptd_segment *segment, const struct pt_event *event, 
     struct ptd_place *place = &segment->place;
     int error = 0;
     relevant(segment, offset, true);
-    if (timed && tsc > place->progress.tsc) { /* else what we know was read ahead: it is later */
+    if (ptd_segment_paced(segment)) {
+        error = ptd_segment_pace_event(segment, event);
+    } else if (timed && tsc > place->progress.tsc) { /* else what we know was read ahead: it is later */
         place->progress.tsc = tsc;
-        error = ptd_buffer_clock(&segment->buffer, place->progress.seq, tsc);
+        error = ptd_buffer_clock(&segment->buffer, ptd_segment_seq(segment), tsc);
     }
     struct ptd_event_row row = ptd_event_row(event);
-    row.seq = place->progress.seq;
+    row.seq = ptd_segment_seq(segment);
     row.tsc = timed ? tsc : place->progress.tsc;
     if (error == 0)
         error = ptd_buffer_event(&segment->buffer, &row);
@@ -376,15 +377,19 @@ static int take_mode(struct ptd_segment *segment, uint64_t offset, uint8_t paylo
 
 static void take_tsc(struct ptd_segment *segment, uint64_t tsc)
 {
-    segment->place.time = tsc;
-    segment->place.timed = segment->place.time_moved = segment->place.attention = segment->place.after_tsc = true;
+    struct ptd_place *place = &segment->place;
+    place->after_tsc = true;
+    if (ptd_segment_paced(segment))
+        return;
+    place->time = tsc;
+    place->timed = place->time_moved = place->attention = true;
 }
 
 static int take_tma(struct ptd_segment *segment, const uint8_t *at)
 {
     bool good = segment->place.after_tsc && ptd_packet_is_tma(at);
     segment->place.after_tsc = false;
-    return segment->timing ? -ETIME : good ? PTD_SIZE_TMA : -EILSEQ;
+    return good && segment->clocks != PTD_CLOCKS_LIBIPTS ? PTD_SIZE_TMA : -EILSEQ;
 }
 
 /* TIP, TIP.PGE, TIP.PGD or FUP at `at`. Returns its size or an error. */
@@ -436,11 +441,13 @@ static int take_other(struct ptd_segment *segment, const uint8_t *at, const uint
         int error = take_mode(segment, offset, at[1]);
         return error < 0 ? error : 2;
     }
-    if ((at[0] & 3) == 3) /* CYC: libipt calibrates with it, whatever it is told about the processor */
-        return -ETIME;
+    if ((at[0] & 3) == 3) { /* CYC: libipt calibrates with it, whatever it is told about the processor */
+        unsigned size = ptd_segment_paced(segment) ? ptd_packet_cyc(at, end) : 0;
+        return size ? (int)size : -EILSEQ;
+    }
     if (at[0] == PTD_OPC_MTC && left >= 2) {
         segment->place.after_tsc = false;
-        return segment->timing ? -ETIME : 2;
+        return segment->clocks == PTD_CLOCKS_LIBIPTS ? -EILSEQ : 2;
     }
     return -EILSEQ;
 }
@@ -463,21 +470,16 @@ int ptd_segment_decode(struct ptd_segment *segment, uint64_t *offset)
     const uint8_t *begin = segment->slice.packets, *at = begin + *offset, *end = begin + segment->slice.size;
     int status = 0;
     while (at < end && status >= 0) {
-        uint8_t first = *at;
-        if (!(first & 1) && first != PTD_OPC_EXTENDED) {
-            if (first) {
-                unsigned count = 30 - (unsigned)__builtin_clz(first);
-                status = take_tnt(segment, (uint64_t)(at - begin), first >> 1 & ((1u << count) - 1), count);
-            }
-            at++;
+        uint64_t bits;
+        unsigned count, size = ptd_packet_tnt(at, end, &bits, &count);
+        if (size) {
+            status = take_tnt(segment, (uint64_t)(at - begin), bits, count);
+            at += size;
             continue;
         }
-        if (first == PTD_OPC_EXTENDED && end - at >= PTD_SIZE_TNT && at[1] == PTD_EXT_TNT) {
-            uint64_t value = ptd_packet_bytes(at + 2, 6);
-            unsigned count = value > 1 ? 63 - (unsigned)__builtin_clzll(value) : 0;
-            status = count ? take_tnt(segment, (uint64_t)(at - begin), value & ((UINT64_C(1) << count) - 1), count)
-                           : -EILSEQ;
-            at += PTD_SIZE_TNT;
+        uint8_t first = *at;
+        if (first == PTD_OPC_PAD) {
+            at++;
             continue;
         }
         if (first == PTD_OPC_EXTENDED && is_psb(at, end)) {
@@ -508,7 +510,9 @@ int ptd_segment_stop(struct ptd_segment *segment, bool known, uint64_t ip)
     place->next_mark = UINT64_MAX; /* no moments in the tail */
     if (error == 0 && known)
         error = ptd_segment_walk_to(segment, ip);
-    return error < 0 ? error : ptd_segment_cut(segment);
+    if (error == 0)
+        error = ptd_segment_cut(segment);
+    return error < 0 ? error : ptd_segment_end_path(segment);
 }
 
 /* Nothing came before: execution stands where the PSB+ says. */
@@ -535,9 +539,9 @@ int ptd_segment_arrive(struct ptd_segment *segment, uint64_t *offset)
 {
     struct ptd_place *place = &segment->place;
     struct ptd_psb_plus plus;
-    bool read = ptd_psb_plus_read(segment->slice.packets, segment->slice.size, *offset, segment->timing, &plus);
+    bool read = ptd_psb_plus_read(segment->slice.packets, segment->slice.size, *offset, segment->clocks, &plus);
     if (place->fup_pending || place->mode_pending || !read)
-        return !read && plus.clocks ? -ETIME : -EILSEQ;
+        return -EILSEQ;
     if (plus.has_tsc)
         take_tsc(segment, plus.tsc);
     place->after_tsc = plus.after_tsc;

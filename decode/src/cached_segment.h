@@ -2,7 +2,7 @@
 /*
  * From packets of a PSB segment to rows, with the cache of steps.
  *
- * The rows are those libipt's block decoder leads to (flow.c): paths are cut where that cuts them, events and moments
+ * The rows are those libipt's block decoder leads to (flow.c): legs are cut where that cuts them, events and moments
  * lie at the same blocks, with the same times and offsets. Whatever is out of the ordinary is not decoded here: the
  * segment is reported as such, and what had become of it is dropped.
  */
@@ -13,7 +13,11 @@
 #include "cached_buffer.h"
 #include "cached_packets.h"
 #include "cached_steps.h"
+#include "joins.h"
+#include "pace.h"
 #include "tables.h"
+
+#include <errno.h>
 
 enum ptd_standing {
     PTD_STANDING_OFF,  /* tracing is off */
@@ -57,7 +61,7 @@ struct ptd_place {
     uint64_t next_mark;     /* a path that ends at this bit or behind it passes a mark */
     /* rows of events whose offset is not known yet: that of the next packet of flow, or of the next but one */
     int64_t event_before, event_last;
-    struct ptd_progress progress;
+    struct ptd_progress progress; /* seq, instructions and branches are those of the joins, see ptd_segment_seq */
     struct ptd_returns returns;
 };
 
@@ -68,12 +72,11 @@ struct ptd_segment {
     struct ptd_images *images;
     struct ptd_steps *steps;
     struct ptd_slice slice;
-    bool timing; /* packets other than TSC bear time */
+    enum ptd_clocks clocks;
+    struct ptd_pace pace; /* if they are PTD_CLOCKS_PACED */
     bool skd022; /* a FUP before TIP.PGD may be of the instruction that turned tracing off: libipt knows */
-    uint16_t stamp;
     struct ptd_place place;
-    struct ptd_run run;     /* blocks since the last cut, when they are not a whole step */
-    struct ptd_run scratch;
+    struct ptd_run run;   /* nodes since the last cut, when they are not a whole step */
     struct ptd_mark marks[PTD_MARKS];
     unsigned mark_count;
     struct ptd_buffer buffer;
@@ -81,8 +84,8 @@ struct ptd_segment {
 
 /*
  * Decode from the PSB at `*offset` of the slice, which was arrived at, to the next PSB or the slice's end. Returns 1
- * at a PSB, 0 at the end; -EILSEQ when the segment is out of the ordinary; -ETIME when time in it comes from clocks that
- * libipt calibrates as it goes, so that all the rest of the slice is to be left to it; -ENOMEM, -EOVERFLOW.
+ * at a PSB, 0 at the end; -EILSEQ when the segment is out of the ordinary, so that the slice is to be left to libipt;
+ * -ENOMEM, -EOVERFLOW.
  */
 int ptd_segment_decode(struct ptd_segment *segment, uint64_t *offset);
 
@@ -109,17 +112,50 @@ static inline uint64_t ptd_segment_used(const struct ptd_segment *segment)
 /* Decisions the run has room for. */
 static inline unsigned ptd_segment_room(const struct ptd_segment *segment)
 {
-    return segment->tables->paths.decisions_limit - segment->run.decisions;
+    return segment->steps->joins.decisions_limit - segment->run.decisions;
 }
 
-/* Number the path a step is in the segment's tables. */
-int ptd_segment_number(struct ptd_segment *segment, struct ptd_step *step);
+/* Blocks before the run. */
+static inline int64_t ptd_segment_seq(const struct ptd_segment *segment)
+{
+    return segment->steps->joins.seq + segment->steps->joins.at->blocks;
+}
 
-/* Append a step that is no path of its own to the run; cut the run when it is full. */
+/* What nodes are called in the tables: a ptd_blocks_of. */
+int ptd_segment_blocks(void *segment, const int32_t *nodes, uint32_t count, int32_t *ret);
+
+/* Append a step that is no leg of its own to the run; cut the run when it is full. */
 int ptd_segment_append(struct ptd_segment *segment, const struct ptd_step *step);
 
-/* End the run: write its row. */
+/* End the run: it is a leg. */
 int ptd_segment_cut(struct ptd_segment *segment);
+
+/* What was executed last is the end of a path. */
+int ptd_segment_end_path(struct ptd_segment *segment);
+
+/* Execution went on to a leg; the path may be over by that. */
+static inline int ptd_segment_take_leg(struct ptd_segment *segment, uint32_t leg)
+{
+    struct ptd_joins *joins = &segment->steps->joins;
+    int32_t path;
+    int found = ptd_joins_follow(joins, leg) ? 0 : ptd_joins_turn(joins, segment->tables, leg, &path);
+    if (found > 0)
+        found = ptd_buffer_flow(&segment->buffer, path);
+    if (__builtin_expect(found < 0, 0))
+        return found == -E2BIG ? -EILSEQ : found;
+    return __builtin_expect(leg & PTD_JOIN_OVER, 0) ? ptd_segment_end_path(segment) : 0;
+}
+
+static inline bool ptd_segment_paced(const struct ptd_segment *segment)
+{
+    return segment->clocks == PTD_CLOCKS_PACED;
+}
+
+/* Hold a step that was executed, before it became part of the run, against the packets it used. */
+int ptd_segment_pace(struct ptd_segment *segment, const struct ptd_step *step);
+
+/* The same for an event before which nothing waits to become a path. */
+int ptd_segment_pace_event(struct ptd_segment *segment, const struct pt_event *event);
 
 /* The time libipt knows by now becomes a moment. */
 int ptd_segment_note(struct ptd_segment *segment);

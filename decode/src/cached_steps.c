@@ -2,8 +2,9 @@
 /*
  * Steps: walking them, keeping them, dropping them.
  *
- * Memory is bounded: ptd_steps_bound drops everything beyond KEPT_STEPS steps, KEPT_NODES nodes or KEPT_LISTS list
- * elements (under 150 MiB in all), and nothing is added beyond twice that. Owns all its memory; not thread-safe.
+ * Memory is bounded: steps beyond KEPT_STEPS, or KEPT_LISTS return addresses, are dropped at the next PSB, and all of it
+ * at the next slice beyond KEPT_NODES nodes, KEPT_LEGS legs or KEPT_ITEMS nodes in them (under 100 MiB in all); nothing
+ * is added beyond twice, or MOST times, that. Owns all its memory; not thread-safe.
  */
 #define _GNU_SOURCE /* madvise */
 #include "cached_steps.h"
@@ -15,15 +16,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIRST_STEPS = 1024, KEPT_STEPS = 1 << 20, KEPT_NODES = 1 << 19, KEPT_LISTS = 1 << 24 };
+enum {
+    FIRST_STEPS = 1024,
+    KEPT_STEPS = 5 << 16,
+    KEPT_LISTS = 1 << 22,
+    KEPT_NODES = 1 << 19,
+    KEPT_LEGS = 1 << 17,
+    KEPT_ITEMS = 1 << 21,
+    MOST = 16 /* times what is kept of nodes and legs may be there in a slice: joins.c makes no more legs than that */
+};
 
 static int table_init(struct ptd_steps *steps, size_t size)
 {
-    size_t bytes = size * sizeof(struct ptd_step);
-    struct ptd_step *table = aligned_alloc(bytes < PTD_HUGE_PAGE ? 64 : PTD_HUGE_PAGE, bytes);
+    struct ptd_step *table = ptd_huge_alloc(size * sizeof *table);
     if (!table)
         return -ENOMEM;
-    ptd_huge(table, bytes);
     for (size_t i = 0; i < size; i++)
         table[i].node = -1;
     steps->table = table;
@@ -32,28 +39,20 @@ static int table_init(struct ptd_steps *steps, size_t size)
     return 0;
 }
 
-/* Everything but the sections. */
-static int contents_init(struct ptd_steps *steps)
+static int table_drop(struct ptd_steps *steps)
 {
-    steps->count = steps->list_count = steps->list_capacity = 0;
-    steps->last_stamp = 0;
-    steps->lists = NULL;
-    steps->table = NULL;
-    int code = ptd_code_init(&steps->code), table = table_init(steps, 2 * FIRST_STEPS);
-    return code < 0 ? code : table;
-}
-
-static void contents_deinit(struct ptd_steps *steps)
-{
-    ptd_code_deinit(&steps->code);
     free(steps->table);
     free(steps->lists);
+    steps->count = steps->list_count = steps->list_capacity = 0;
+    steps->lists = NULL;
+    steps->table = NULL;
+    return table_init(steps, 2 * FIRST_STEPS);
 }
 
 struct ptd_steps *ptd_steps_create(void)
 {
     struct ptd_steps *steps = calloc(1, sizeof *steps);
-    if (steps && contents_init(steps) < 0) {
+    if (steps && ptd_steps_drop(steps) < 0) {
         ptd_steps_destroy(steps);
         return NULL;
     }
@@ -64,16 +63,31 @@ void ptd_steps_destroy(struct ptd_steps *steps)
 {
     if (!steps)
         return;
-    contents_deinit(steps);
+    ptd_code_deinit(&steps->code);
+    ptd_joins_deinit(&steps->joins);
+    free(steps->table);
+    free(steps->lists);
     free(steps->sections);
     free(steps);
 }
 
-static int drop(struct ptd_steps *steps)
+int ptd_steps_drop(struct ptd_steps *steps)
 {
-    contents_deinit(steps);
-    steps->generation++;
-    return contents_init(steps);
+    ptd_code_deinit(&steps->code);
+    ptd_joins_deinit(&steps->joins);
+    int code = ptd_code_init(&steps->code), joins = ptd_joins_init(&steps->joins), table = table_drop(steps);
+    return code < 0 || joins < 0 || table < 0 ? -ENOMEM : 0;
+}
+
+size_t ptd_steps_size(const struct ptd_steps *steps)
+{
+    const struct ptd_joins *joins = &steps->joins;
+    return (steps->mask + 1) * sizeof *steps->table + steps->list_capacity * sizeof *steps->lists +
+           steps->code.capacity * sizeof *steps->code.nodes +
+           (steps->code.table_mask + 1) * sizeof *steps->code.table +
+           ((size_t)joins->root_capacity + joins->joined_capacity) * sizeof *joins->roots +
+           joins->legs.item_capacity * sizeof *joins->legs.items + joins->legs.capacity * 2 * sizeof(uint64_t) +
+           (joins->legs.table_mask + 1) * sizeof *joins->legs.table;
 }
 
 static bool contains(const int32_t *sections, size_t count, int32_t section)
@@ -102,6 +116,25 @@ static bool any_gone(const struct ptd_steps *steps, const int32_t *sections, siz
     return false;
 }
 
+bool ptd_steps_fit(const struct ptd_steps *steps, const struct ptd_space *space)
+{
+    size_t count;
+    const int32_t *sections = ptd_space_sections(space, &count);
+    return !any_gone(steps, sections, count);
+}
+
+/* Nodes and legs may be so many times what is kept of them. */
+static bool much_code(const struct ptd_steps *steps, size_t times)
+{
+    return steps->code.count > times * KEPT_NODES || steps->joins.legs.count > times * KEPT_LEGS ||
+           steps->joins.legs.item_count > times * KEPT_ITEMS;
+}
+
+static bool many_steps(const struct ptd_steps *steps, size_t times)
+{
+    return steps->count > times * KEPT_STEPS || steps->list_count > times * KEPT_LISTS;
+}
+
 int ptd_steps_enter(struct ptd_steps *steps, const struct ptd_space *space)
 {
     size_t count;
@@ -115,30 +148,41 @@ int ptd_steps_enter(struct ptd_steps *steps, const struct ptd_space *space)
     free(steps->sections);
     steps->sections = copy;
     steps->section_count = count;
-    return gone || !steps->table ? drop(steps) : 0;
-}
-
-static bool beyond(const struct ptd_steps *steps, size_t times)
-{
-    return steps->count > times * KEPT_STEPS || steps->code.count > times * KEPT_NODES ||
-           steps->list_count > times * KEPT_LISTS;
+    if (gone || much_code(steps, 1) || !steps->table || steps->stamp == UINT32_MAX) {
+        steps->stamp = 0;
+        if (ptd_steps_drop(steps) < 0)
+            return -ENOMEM;
+    }
+    steps->stamp++;
+    return 0;
 }
 
 int ptd_steps_bound(struct ptd_steps *steps)
 {
-    return beyond(steps, 1) || !steps->table ? drop(steps) : 0;
+    return many_steps(steps, 1) || !steps->table ? table_drop(steps) : 0;
 }
 
 bool ptd_steps_full(const struct ptd_steps *steps)
 {
-    return beyond(steps, 2);
+    return many_steps(steps, 2) || much_code(steps, MOST);
 }
 
-uint16_t ptd_steps_stamp(struct ptd_steps *steps)
+/* ---- legs ---- */
+
+int ptd_steps_leg(struct ptd_steps *steps, const struct ptd_run *run, uint32_t *ret)
 {
-    if (steps->last_stamp == UINT16_MAX && drop(steps) < 0)
+    const struct ptd_node *nodes = steps->code.nodes;
+    struct ptd_sums sums = {.blocks = (int32_t)run->length};
+    uint64_t hash;
+    *ret = ptd_joins_find(&steps->joins, run, &hash);
+    if (*ret)
         return 0;
-    return ++steps->last_stamp;
+    for (uint32_t i = 0; i < run->length; i++) {
+        sums.instructions += nodes[run->blocks[i]].instructions;
+        sums.branches += nodes[run->blocks[i]].last != PTD_OTHER;
+    }
+    return ptd_joins_add_leg(&steps->joins, run, hash, &sums, (enum ptd_class)nodes[run->blocks[run->length - 1]].last,
+                             ret);
 }
 
 /* ---- walking ---- */
@@ -151,12 +195,12 @@ struct walk {
     unsigned left; /* bits */
     bool flush;
     int32_t node;
-    size_t length, pushes;
+    size_t pushes;
     uint32_t pops;
     size_t peak; /* return addresses at most, beyond those that were there */
     int32_t popped[PTD_STEP_BITS];
-    uint32_t instructions, branches;
     enum ptd_step_end end;
+    bool full;
 };
 
 static bool take_bit(struct walk *walk)
@@ -195,7 +239,8 @@ static int go_to(struct walk *walk, int32_t node, bool used_bit)
     if (node < 0)
         return node == -1 ? -EILSEQ : node;
     walk->node = node;
-    if ((used_bit && !walk->left && !walk->flush) || walk->length == PATH_MAX_BLOCKS) {
+    walk->full = walk->steps->walked.length == PATH_MAX_BLOCKS;
+    if ((used_bit && !walk->left && !walk->flush) || walk->full) {
         walk->end = PTD_STEP_AT_NODE;
         return 1;
     }
@@ -204,6 +249,7 @@ static int go_to(struct walk *walk, int32_t node, bool used_bit)
 
 static int stop_at(struct walk *walk, enum ptd_step_end end)
 {
+    walk->full = walk->steps->walked.length == PATH_MAX_BLOCKS;
     walk->end = end;
     return 1;
 }
@@ -215,9 +261,7 @@ static int walk_over(struct walk *walk)
     int32_t at = walk->node;
     if (code->nodes[at].kind == PTD_NODE_NEW && ptd_code_decode(code, walk->space, at) < 0)
         return -EILSEQ;
-    walk->steps->walked[walk->length++] = at;
-    walk->instructions += code->nodes[at].instructions;
-    walk->branches += code->nodes[at].kind != PTD_NODE_ON;
+    walk->steps->walked.blocks[walk->steps->walked.length++] = at;
     switch ((enum ptd_node_kind)code->nodes[at].kind) {
     case PTD_NODE_ON:
         return go_to(walk, ptd_code_end(code, at), false);
@@ -240,12 +284,29 @@ static int walk_over(struct walk *walk)
     case PTD_NODE_ELSEWHERE:
         return stop_at(walk, PTD_STEP_BRANCH);
     case PTD_NODE_NEW:
+    case PTD_NODE_PART:
         break;
     }
     return -EILSEQ;
 }
 
 /* ---- keeping ---- */
+
+static struct ptd_step *free_entry(struct ptd_steps *steps, uint64_t slot)
+{
+    while (steps->table[slot].node >= 0)
+        slot = (slot + 1) & steps->mask;
+    return &steps->table[slot];
+}
+
+/* Where a step is looked for. */
+static uint64_t slot_of(const struct ptd_steps *steps, const struct ptd_step *step)
+{
+    if (!(step->bits & PTD_STEP_POPPED))
+        return ptd_steps_slot(steps, step->node, step->bits);
+    return ptd_steps_slot_popped(steps, step->node, step->bits & ~(unsigned)PTD_STEP_POPPED,
+                                 *ptd_step_returns(steps, step));
+}
 
 static int grow_table(struct ptd_steps *steps)
 {
@@ -256,10 +317,7 @@ static int grow_table(struct ptd_steps *steps)
     for (size_t i = 0; i < size; i++) {
         if (old[i].node < 0)
             continue;
-        uint64_t slot = ptd_steps_slot(steps, old[i].node, old[i].bits);
-        while (steps->table[slot].node >= 0)
-            slot = (slot + 1) & steps->mask;
-        steps->table[slot] = old[i];
+        *free_entry(steps, slot_of(steps, &old[i])) = old[i];
     }
     free(old);
     return 0;
@@ -276,7 +334,18 @@ static int make_room(struct ptd_steps *steps, size_t elements)
         ptd_huge(steps->lists, capacity * sizeof *steps->lists);
         steps->list_capacity = capacity;
     }
-    return 2 * steps->count > steps->mask ? grow_table(steps) : 0;
+    return 4 * steps->count > 3 * steps->mask ? grow_table(steps) : 0; /* there is room for two more */
+}
+
+/* Steps of a key depend on the return stack: say so in its entry. */
+static void mark_popped(struct ptd_steps *steps, int32_t node, uint16_t key)
+{
+    uint64_t slot = ptd_steps_slot(steps, node, key);
+    for (; steps->table[slot].node >= 0; slot = (slot + 1) & steps->mask)
+        if (steps->table[slot].node == node && steps->table[slot].bits == key)
+            return;
+    steps->table[slot] = (struct ptd_step){.node = node, .bits = key, .end = PTD_STEP_POPS};
+    steps->count++;
 }
 
 static int keep(struct walk *walk, int32_t node, unsigned count, uint16_t key, struct ptd_step **ret)
@@ -285,33 +354,33 @@ static int keep(struct walk *walk, int32_t node, unsigned count, uint16_t key, s
     size_t pushes = walk->pushes;
     if (walk->peak > PTD_STEP_DEEPEST || pushes > PTD_STEP_DEEPEST)
         return -EILSEQ;
-    if (make_room(steps, walk->length + walk->pops + pushes) < 0)
+    if (make_room(steps, walk->pops + pushes) < 0)
         return -ENOMEM;
-    int32_t *list = steps->lists + steps->list_count;
-    memcpy(list, steps->walked, walk->length * sizeof *list);
-    memcpy(list + walk->length, walk->popped, walk->pops * sizeof *list);
-    memcpy(list + walk->length + walk->pops, steps->pushed, pushes * sizeof *list);
-
-    uint64_t slot = ptd_steps_slot(steps, node, key);
-    while (steps->table[slot].node >= 0)
-        slot = (slot + 1) & steps->mask;
-    steps->table[slot] = (struct ptd_step){
+    struct ptd_step step = {
         .node = node,
-        .bits = key,
+        .bits = walk->pops ? key | PTD_STEP_POPPED : key,
         .used = (uint8_t)(count - walk->left),
-        .pops = (uint8_t)walk->pops,
+        .end = (uint8_t)walk->end,
         .next = walk->end == PTD_STEP_AT_NODE ? walk->node : -1,
-        .list = (uint32_t)steps->list_count,
+        .pops = (uint8_t)walk->pops,
         .pushes = (uint8_t)pushes,
-        .end = walk->end & 3,
-        .peak = walk->peak & 63,
-        .length = (uint16_t)walk->length,
-        .branches = (uint16_t)walk->branches,
-        .instructions = walk->instructions,
+        .peak = (uint8_t)walk->peak,
+        .full = walk->full,
     };
-    steps->list_count += walk->length + walk->pops + pushes;
+    int error = ptd_steps_leg(steps, &steps->walked, &step.leg);
+    if (error < 0)
+        return error;
+    step.returns.list = (uint32_t)steps->list_count;
+    int32_t *returns = (int32_t *)ptd_step_returns(steps, &step);
+    if (returns != step.returns.few)
+        steps->list_count += walk->pops + pushes;
+    memcpy(returns, walk->popped, walk->pops * sizeof *returns);
+    memcpy(returns + walk->pops, steps->pushed, pushes * sizeof *returns);
+    if (walk->pops)
+        mark_popped(steps, node, key);
     steps->count++;
-    *ret = &steps->table[slot];
+    *ret = free_entry(steps, slot_of(steps, &step));
+    **ret = step;
     return 0;
 }
 
@@ -323,6 +392,7 @@ int ptd_steps_walk(struct ptd_steps *steps, struct ptd_space *space, const struc
     if (ptd_steps_full(steps))
         return -EILSEQ;
     int status;
+    ptd_run_reset(&steps->walked);
     do
         status = walk_over(&walk);
     while (status == 0);

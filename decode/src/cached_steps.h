@@ -4,14 +4,16 @@
  *
  * A step begins at a node with up to PTD_STEP_BITS bits. Its value is the blocks executed, the return addresses it
  * takes off the return stack and puts on it, and where it ends. The same key has as many steps as there were different
- * return addresses on the stack: a look-up compares them. Filled by walking the static control flow exactly.
+ * return addresses on the stack. Whether a step takes one off at all is a matter of its key: where it does, the key's
+ * entry says that and no more (PTD_STEP_POPS), and the steps lie where the key and the youngest return address lead;
+ * further ones are compared there. Filled by walking the static control flow exactly.
  */
 #ifndef PTD_CACHED_STEPS_H
 #define PTD_CACHED_STEPS_H
 
 #include "api.h"
 #include "cached_code.h"
-#include "paths.h"
+#include "joins.h"
 
 #include <stdbool.h>
 
@@ -23,29 +25,33 @@ enum {
 
 enum ptd_step_end {
     PTD_STEP_AT_NODE, /* execution stands at `next` */
-    PTD_STEP_BRANCH,  /* an indirect branch or a far transfer: a TIP says where to, and the path is cut */
-    PTD_STEP_RETURN   /* a return without a bit: a TIP says where to */
+    PTD_STEP_BRANCH,  /* an indirect branch or a far transfer: a TIP says where to, and the run is cut */
+    PTD_STEP_RETURN,  /* a return without a bit: a TIP says where to */
+    PTD_STEP_POPS     /* no step: look with the youngest return address */
 };
 
-/* One entry of the hash table; two to a cache line. */
+/* One entry of the hash table; two to a cache line, and mostly nothing else has to be looked at. */
 struct ptd_step {
     int32_t node;    /* -1: the entry is empty */
+    int32_t next;
+    uint32_t leg;    /* its blocks */
     uint16_t bits;   /* below a sentinel bit; PTD_STEP_FLUSH: on to a branch that wants a TIP */
     uint8_t used;    /* bits it uses */
+    uint8_t end;     /* enum ptd_step_end */
     uint8_t pops;
-    int32_t next;
-    uint32_t list;   /* where its nodes, then its return addresses begin in `lists` */
-    int32_t path;    /* its number in the tables whose stamp this is */
-    uint16_t stamp;
     uint8_t pushes;
-    uint8_t end : 2;  /* enum ptd_step_end */
-    uint8_t peak : 6; /* how much higher the return stack gets on the way than it was */
-    uint16_t length; /* blocks */
-    uint16_t branches;
-    uint32_t instructions;
+    uint8_t peak;    /* how much higher the return stack gets on the way than it was */
+    bool full;       /* it ends because it is as long as a path may be */
+    union {          /* return addresses it takes off the stack, and then those it puts on it */
+        int32_t few[3];
+        uint32_t list; /* when they are more: where they begin in `lists` */
+    } returns;
 };
 
-enum { PTD_STEP_FLUSH = 1 << 15 };
+enum {
+    PTD_STEP_FLUSH = 1 << 15,
+    PTD_STEP_POPPED = 1 << 14 /* of steps that take return addresses off the stack */
+};
 
 /* Return addresses as nodes; entries beyond the 64 youngest are forgotten, as processors do. */
 struct ptd_returns {
@@ -60,22 +66,26 @@ static inline void ptd_returns_push(struct ptd_returns *returns, int32_t node)
     returns->depth += returns->depth < PTD_RETURNS;
 }
 
+/*
+ * All that is remembered of some code. Steps may be dropped at any time; legs and nodes, by which slices that are being
+ * decoded call code, only between slices.
+ */
 struct ptd_steps {
     struct ptd_code code;
-    struct ptd_step *table; /* at most half full */
+    struct ptd_joins joins; /* their legs are lists of nodes */
+    struct ptd_step *table; /* at most three quarters full */
     uint64_t mask;
     unsigned shift;
     size_t count;
-    int32_t *lists;
+    int32_t *lists; /* return addresses */
     size_t list_count, list_capacity;
-    uint16_t last_stamp;
-    uint32_t generation; /* how often everything was dropped */
-    const void *user;    /* the decoder that uses it now */
+    uint32_t stamp;   /* of the tables whose numbers nodes have */
+    const void *user; /* the decoder that uses it now */
     /* the sections of the space the code is from, ascending */
     int32_t *sections;
     size_t section_count;
     /* the step being walked */
-    int32_t walked[PATH_MAX_BLOCKS];
+    struct ptd_run walked;
     int32_t pushed[PATH_MAX_BLOCKS];
 };
 
@@ -83,23 +93,29 @@ struct ptd_steps {
 struct ptd_steps *ptd_steps_create(void);
 void ptd_steps_destroy(struct ptd_steps *steps);
 
+/* Whether all code that is remembered is in a space as it was. */
+bool ptd_steps_fit(const struct ptd_steps *steps, const struct ptd_space *space);
+
 /*
- * The code is that of `space` from now on. Steps stay when all code they run through is there as it was. Returns 0 or
- * -ENOMEM. When not, everything is dropped: a new generation, nodes and stamps of the one before are void.
+ * A slice of `space` begins. What does not fit it, or is more than may be kept, is dropped: nodes and legs of before
+ * are void then. The numbers nodes have in tables are void in any case. Returns 0 or -ENOMEM.
  */
 int ptd_steps_enter(struct ptd_steps *steps, const struct ptd_space *space);
 
-/* Drop everything when there is more than may be kept. Returns 0 or -ENOMEM. */
+/* Drop steps when there are more than may be kept; nodes and legs stay. Returns 0 or -ENOMEM. */
 int ptd_steps_bound(struct ptd_steps *steps);
 
-/* True: there is so much that nothing may be added before ptd_steps_bound. */
+/* True: there is so much that nothing may be added before ptd_steps_bound or ptd_steps_enter. */
 bool ptd_steps_full(const struct ptd_steps *steps);
 
-/*
- * A number no other tables of this generation have, to mark their numbers in steps and nodes; when none is left
- * everything is dropped. 0: out of memory.
- */
-uint16_t ptd_steps_stamp(struct ptd_steps *steps);
+/* Drop everything. Returns 0 or -ENOMEM. */
+int ptd_steps_drop(struct ptd_steps *steps);
+
+/* Bytes of memory, about. */
+size_t ptd_steps_size(const struct ptd_steps *steps);
+
+/* The leg a run of nodes is, added when it is new. Returns 0, -ENOMEM or -EOVERFLOW. */
+int ptd_steps_leg(struct ptd_steps *steps, const struct ptd_run *run, uint32_t *ret);
 
 /* A new step for a key. Returns 0 and the step; -EILSEQ when the code does not fit the bits; -ENOMEM. */
 int ptd_steps_walk(struct ptd_steps *steps, struct ptd_space *space, const struct ptd_returns *returns, int32_t node,
@@ -117,14 +133,34 @@ static inline uint16_t ptd_steps_key(uint64_t bits, unsigned count, bool flush)
     return (uint16_t)(value | 1u << count | (flush ? PTD_STEP_FLUSH : 0));
 }
 
+/* Return addresses it takes off the stack, and then those it puts on it. */
+static inline const int32_t *ptd_step_returns(const struct ptd_steps *steps, const struct ptd_step *step)
+{
+    bool few = step->pops + step->pushes <= (int)(sizeof step->returns.few / sizeof *step->returns.few);
+    return few ? step->returns.few : steps->lists + step->returns.list;
+}
+
 static inline bool ptd_steps_pops_match(const struct ptd_steps *steps, const struct ptd_step *step,
                                         const struct ptd_returns *returns)
 {
-    const int32_t *pops = steps->lists + step->list + step->length;
+    const int32_t *pops = ptd_step_returns(steps, step);
     for (uint32_t i = 0; i < step->pops; i++)
         if (returns->nodes[(returns->top - 1 - i) % PTD_RETURNS] != pops[i])
             return false;
     return step->pops <= returns->depth;
+}
+
+/* The same with the youngest return address. */
+static inline uint64_t ptd_steps_slot_popped(const struct ptd_steps *steps, int32_t node, uint16_t bits, int32_t top)
+{
+    uint64_t key = ((uint64_t)(uint32_t)node << 16 | bits) * UINT64_C(0x9E3779B97F4A7C15);
+    return (key ^ (uint64_t)(uint32_t)top * UINT64_C(0xD6E8FEB86659FD93)) * UINT64_C(0x9E3779B97F4A7C15) >>
+           steps->shift;
+}
+
+static inline int32_t ptd_returns_top(const struct ptd_returns *returns)
+{
+    return returns->nodes[(returns->top - 1) % PTD_RETURNS];
 }
 
 /* The step of a key, NULL when it was not walked yet. */
@@ -132,9 +168,17 @@ static inline struct ptd_step *ptd_steps_find(const struct ptd_steps *steps, con
                                               int32_t node, uint16_t bits)
 {
     uint64_t slot = ptd_steps_slot(steps, node, bits);
-    for (;; slot = (slot + 1) & steps->mask) {
-        struct ptd_step *step = &steps->table[slot];
-        if (step->node == node && step->bits == bits && (!step->pops || ptd_steps_pops_match(steps, step, returns)))
+    uint64_t popped = ptd_steps_slot_popped(steps, node, bits, ptd_returns_top(returns));
+    __builtin_prefetch(&steps->table[popped]);
+    struct ptd_step *step = &steps->table[slot];
+    for (; step->node != node || step->bits != bits; step = &steps->table[slot = (slot + 1) & steps->mask])
+        if (step->node < 0)
+            return NULL;
+    if (step->end != PTD_STEP_POPS)
+        return step;
+    for (bits |= PTD_STEP_POPPED;; popped = (popped + 1) & steps->mask) {
+        step = &steps->table[popped];
+        if (step->node == node && step->bits == bits && ptd_steps_pops_match(steps, step, returns))
             return step;
         if (step->node < 0)
             return NULL;
@@ -145,7 +189,7 @@ static inline struct ptd_step *ptd_steps_find(const struct ptd_steps *steps, con
 static inline void ptd_steps_returns(const struct ptd_steps *steps, const struct ptd_step *step,
                                      struct ptd_returns *returns)
 {
-    const int32_t *pushes = steps->lists + step->list + step->length + step->pops;
+    const int32_t *pushes = ptd_step_returns(steps, step) + step->pops;
     if (returns->depth + step->peak > PTD_RETURNS) /* on the way the oldest were forgotten */
         returns->depth = PTD_RETURNS - step->peak;
     returns->top -= step->pops;

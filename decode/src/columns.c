@@ -26,7 +26,6 @@ static int rows_init(struct ptd_rows *rows, size_t flow)
     rows->gap_capacity = at_least(flow / GAPS_PER_FLOW, 64);
     rows->piece_capacity = at_least(flow / PIECES_PER_FLOW, 64) + PTD_CLOCK_SLACK;
 
-    rows->flow_seq = calloc(rows->flow_capacity, sizeof *rows->flow_seq);
     rows->flow_path = calloc(rows->flow_capacity, sizeof *rows->flow_path);
     rows->clock_seq = calloc(rows->clock_capacity, sizeof *rows->clock_seq);
     rows->clock_tsc = calloc(rows->clock_capacity, sizeof *rows->clock_tsc);
@@ -70,7 +69,7 @@ static int rows_init(struct ptd_rows *rows, size_t flow)
     rows->piece_instructions = calloc(pieces, sizeof *rows->piece_instructions);
     rows->piece_branches = calloc(pieces, sizeof *rows->piece_branches);
 
-    return rows->flow_seq && rows->flow_path && rows->clock_seq && rows->clock_tsc && rows->clock_before && rows->event_seq &&
+    return rows->flow_path && rows->clock_seq && rows->clock_tsc && rows->clock_before && rows->event_seq &&
            rows->event_tsc && rows->event_kind && rows->event_ip && rows->event_target && rows->event_offset &&
            rows->event_detail && rows->event_size && rows->event_update && rows->event_lost_mtc &&
            rows->event_lost_cyc && rows->valid_event_ip && rows->valid_event_target && rows->valid_event_detail &&
@@ -83,7 +82,6 @@ static int rows_init(struct ptd_rows *rows, size_t flow)
 
 static void rows_deinit(struct ptd_rows *rows)
 {
-    free(rows->flow_seq);
     free(rows->flow_path);
     free(rows->clock_seq);
     free(rows->clock_tsc);
@@ -179,6 +177,18 @@ void ptd_rows_moment(struct ptd_rows *rows, int64_t seq, uint64_t tsc, int32_t b
     rows->clock_tsc[n] = tsc;
     rows->clock_before[n] = before;
     rows->clock_count = n + 1;
+}
+
+void ptd_rows_take_moment(struct ptd_rows *rows, const struct ptd_rows *from, size_t row, bool final)
+{
+    if (!final) {
+        ptd_rows_clock(rows, from->clock_seq[row], from->clock_tsc[row]);
+        return;
+    }
+    size_t n = rows->clock_count++;
+    rows->clock_seq[n] = from->clock_seq[row];
+    rows->clock_tsc[n] = from->clock_tsc[row];
+    rows->clock_before[n] = from->clock_before[row];
 }
 
 bool ptd_rows_unsay(struct ptd_rows *rows, int64_t seq)

@@ -51,9 +51,8 @@ static inline void ptd_set_valid(uint8_t *bitmap, size_t row)
     bitmap[row / 8] |= (uint8_t)(1u << row % 8);
 }
 
-static inline void ptd_rows_flow(struct ptd_rows *rows, int64_t seq, int32_t path)
+static inline void ptd_rows_flow(struct ptd_rows *rows, int32_t path)
 {
-    rows->flow_seq[rows->flow_count] = seq;
     rows->flow_path[rows->flow_count++] = path;
 }
 
@@ -61,6 +60,9 @@ void ptd_rows_clock(struct ptd_rows *rows, int64_t seq, uint64_t tsc);
 
 /* A moment; already of the `before` last instructions before block `seq`. */
 void ptd_rows_moment(struct ptd_rows *rows, int64_t seq, uint64_t tsc, int32_t before);
+
+/* The moment that is row `row` of `from` as the next one; `final`: pace.c said it, nothing is left out any more. */
+void ptd_rows_take_moment(struct ptd_rows *rows, const struct ptd_rows *from, size_t row, bool final);
 
 /* Take the last moment back if it is only of what comes at `seq`; true when it was. */
 bool ptd_rows_unsay(struct ptd_rows *rows, int64_t seq);

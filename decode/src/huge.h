@@ -5,6 +5,8 @@
 
 #include <stdint.h>
 #include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 enum { PTD_HUGE_PAGE = 1 << 21 };
@@ -16,6 +18,15 @@ static inline void ptd_huge(void *memory, size_t size)
     uintptr_t end = ((uintptr_t)memory + size) & ~(uintptr_t)(PTD_HUGE_PAGE - 1);
     if (begin < end)
         (void)madvise((void *)begin, end - begin, MADV_HUGEPAGE);
+}
+
+/* Memory of `size` bytes, a power of two of at least 64, that begins with a cache line. NULL: there is none. */
+static inline void *ptd_huge_alloc(size_t size)
+{
+    void *memory = aligned_alloc(size < PTD_HUGE_PAGE ? 64 : PTD_HUGE_PAGE, size);
+    if (memory)
+        ptd_huge(memory, size);
+    return memory;
 }
 
 #endif

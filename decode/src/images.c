@@ -12,12 +12,18 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
+
+enum {
+    CODES = 4, /* so many spaces' code is remembered: programs that call each other take turns */
+    CODES_SIZE = 64 << 20 /* bytes; the last one's may be more */
+};
 
 struct ptd_images {
     struct pt_image_section_cache *cache;
     struct ptd_section *sections; /* by isid; image -1: none */
     size_t capacity;
-    struct ptd_steps *steps;
+    struct ptd_steps *steps[CODES]; /* those asked for last first */
 };
 
 struct ptd_space {
@@ -47,7 +53,8 @@ void ptd_images_destroy(struct ptd_images *images)
 {
     if (!images)
         return;
-    ptd_steps_destroy(images->steps);
+    for (size_t i = 0; i < CODES; i++)
+        ptd_steps_destroy(images->steps[i]);
     pt_iscache_free(images->cache);
     free(images->sections);
     free(images);
@@ -163,11 +170,36 @@ const int32_t *ptd_space_sections(const struct ptd_space *space, size_t *count)
     return space->sections;
 }
 
-struct ptd_steps *ptd_images_steps(struct ptd_images *images)
+/* The place of what is remembered of the code of a space: that fits, or is free, or was not asked for for longest. */
+static size_t steps_for(const struct ptd_images *images, const struct ptd_space *space)
 {
-    if (!images->steps)
-        images->steps = ptd_steps_create();
-    return images->steps;
+    size_t i = 0;
+    while (i < CODES - 1 && images->steps[i] && !ptd_steps_fit(images->steps[i], space))
+        i++;
+    return i;
+}
+
+/* Drop what was not asked for for longest while there is too much of all. */
+static void bound_steps(struct ptd_images *images)
+{
+    size_t size = 0;
+    for (size_t i = 0; i < CODES && images->steps[i]; i++) {
+        size += ptd_steps_size(images->steps[i]);
+        if (i && size > CODES_SIZE && ptd_steps_drop(images->steps[i]) == 0)
+            images->steps[i]->user = NULL;
+    }
+}
+
+struct ptd_steps *ptd_images_steps(struct ptd_images *images, const struct ptd_space *space)
+{
+    size_t at = steps_for(images, space);
+    struct ptd_steps *steps = images->steps[at] ? images->steps[at] : ptd_steps_create();
+    if (!steps)
+        return NULL;
+    memmove(&images->steps[1], &images->steps[0], at * sizeof *images->steps);
+    images->steps[0] = steps;
+    bound_steps(images);
+    return steps;
 }
 
 struct ptd_walker *ptd_space_walker(struct ptd_space *space)

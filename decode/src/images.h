@@ -20,8 +20,11 @@ const struct ptd_section *ptd_images_section(const struct ptd_images *images, in
 /* The sections of a space, ascending; they live as long as it does. */
 const int32_t *ptd_space_sections(const struct ptd_space *space, size_t *count);
 
-/* What the path decoder remembers of the code, made when first asked for; NULL: out of memory. */
-struct ptd_steps *ptd_images_steps(struct ptd_images *images);
+/*
+ * What the path decoder remembers of the code of a space, or of one that had it all; made when there is none. What was
+ * asked for before may be gone by that. NULL: out of memory.
+ */
+struct ptd_steps *ptd_images_steps(struct ptd_images *images, const struct ptd_space *space);
 
 struct pt_image *ptd_space_image(const struct ptd_space *space);
 struct ptd_images *ptd_space_images(const struct ptd_space *space);

@@ -119,18 +119,18 @@ static void pass_psb(struct ptd_pace *pace, struct ptd_rows *rows)
 }
 
 /* The next packet; those that only say something about time are used on the way. */
-static enum ptd_step peek(struct ptd_pace *pace, struct ptd_rows *rows)
+static enum ptd_next peek(struct ptd_pace *pace, struct ptd_rows *rows)
 {
     while (!pace->held) {
         pace->timer.stamped = false;
-        enum ptd_step step = ptd_timer_next(&pace->timer);
+        enum ptd_next step = ptd_timer_next(&pace->timer);
         if (pace->timer.stamped)
             pace->since = 0;
-        if (step == PTD_STEP_PSB) {
+        if (step == PTD_NEXT_PSB) {
             pass_psb(pace, rows);
-        } else if (step == PTD_STEP_CBR) {
+        } else if (step == PTD_NEXT_CBR) {
             go_on(pace, rows, pace->mark, 0);
-        } else if (step == PTD_STEP_FUP && pace->timer.fup_wanted) {
+        } else if (step == PTD_NEXT_FUP && pace->timer.fup_wanted) {
             pace->timer.fup_wanted = false;
             go_on(pace, rows, pace->mark, 0);
         } else {
@@ -141,7 +141,7 @@ static enum ptd_step peek(struct ptd_pace *pace, struct ptd_rows *rows)
 }
 
 /* Use the next packet if it is a `wanted` one. */
-static bool take(struct ptd_pace *pace, struct ptd_rows *rows, enum ptd_step wanted, int64_t next)
+static bool take(struct ptd_pace *pace, struct ptd_rows *rows, enum ptd_next wanted, int64_t next)
 {
     if (peek(pace, rows) != wanted)
         return false;
@@ -165,7 +165,7 @@ static void use_bit(struct ptd_pace *pace, struct ptd_rows *rows, int64_t next)
         settle(pace, next);
         return;
     }
-    if (!take(pace, rows, PTD_STEP_TNT, next)) {
+    if (!take(pace, rows, PTD_NEXT_TNT, next)) {
         pace->adrift = true;
         return;
     }
@@ -176,14 +176,14 @@ static void use_bit(struct ptd_pace *pace, struct ptd_rows *rows, int64_t next)
 
 static void use_tip(struct ptd_pace *pace, struct ptd_rows *rows, const struct ptd_pace_block *block)
 {
-    if (take(pace, rows, PTD_STEP_TIP, block->next)) {
+    if (take(pace, rows, PTD_NEXT_TIP, block->next)) {
         if (block->ip >> 63 && leads_to_user(&pace->timer.packet))
             guess(pace, rows, block->next, 1);
         else
             go_on(pace, rows, block->next, 1);
-    } else if (take(pace, rows, PTD_STEP_PGD, block->next)) {
+    } else if (take(pace, rows, PTD_NEXT_PGD, block->next)) {
         go_on(pace, rows, block->next, 1);
-    } else if (pace->timer.step != PTD_STEP_OVF && pace->timer.step != PTD_STEP_END) {
+    } else if (pace->timer.step != PTD_NEXT_OVF && pace->timer.step != PTD_NEXT_END) {
         pace->adrift = true;
     }
 }
@@ -203,7 +203,7 @@ void ptd_pace_block(struct ptd_pace *pace, struct ptd_rows *rows, struct ptd_wal
         use_bit(pace, rows, block->next);
         break;
     case PTD_RETURN:
-        if (pace->bits || peek(pace, rows) == PTD_STEP_TNT)
+        if (pace->bits || peek(pace, rows) == PTD_NEXT_TNT)
             use_bit(pace, rows, block->next);
         else
             use_tip(pace, rows, block);
@@ -221,7 +221,7 @@ void ptd_pace_block(struct ptd_pace *pace, struct ptd_rows *rows, struct ptd_wal
 
 /* ---- events ---- */
 
-static void use_power(struct ptd_pace *pace, struct ptd_rows *rows, enum ptd_step step, int64_t next)
+static void use_power(struct ptd_pace *pace, struct ptd_rows *rows, enum ptd_next step, int64_t next)
 {
     while (take(pace, rows, step, next)) {
         go_on(pace, rows, next, 0);
@@ -233,14 +233,14 @@ static void use_power(struct ptd_pace *pace, struct ptd_rows *rows, enum ptd_ste
 
 static void overflow(struct ptd_pace *pace, struct ptd_rows *rows, int64_t next)
 {
-    while (peek(pace, rows) != PTD_STEP_OVF && pace->timer.step != PTD_STEP_END)
+    while (peek(pace, rows) != PTD_NEXT_OVF && pace->timer.step != PTD_NEXT_END)
         use(pace, next);
     use(pace, next);
     pace->bits = 0;
     pace->adrift = false;
     pace->since = 0;
     guess(pace, rows, next, 0);
-    if (take(pace, rows, PTD_STEP_FUP, next))
+    if (take(pace, rows, PTD_NEXT_FUP, next))
         guess(pace, rows, next, 0);
 }
 
@@ -256,7 +256,7 @@ void ptd_pace_event(struct ptd_pace *pace, struct ptd_rows *rows, const struct p
         return;
     switch (event->type) {
     case ptev_enabled:
-        pace->adrift = !take(pace, rows, PTD_STEP_PGE, next);
+        pace->adrift = !take(pace, rows, PTD_NEXT_PGE, next);
         if (pace->adrift)
             break;
         if (event->variant.enabled.ip >> 63)
@@ -265,33 +265,33 @@ void ptd_pace_event(struct ptd_pace *pace, struct ptd_rows *rows, const struct p
             guess(pace, rows, next, 0);
         break;
     case ptev_disabled:
-        if (take(pace, rows, PTD_STEP_PGD, next)) /* unless a branch used it */
+        if (take(pace, rows, PTD_NEXT_PGD, next)) /* unless a branch used it */
             go_on(pace, rows, next, 0);
         break;
     case ptev_async_disabled:
-        pace->adrift = !take(pace, rows, PTD_STEP_FUP, next) || !take(pace, rows, PTD_STEP_PGD, next);
+        pace->adrift = !take(pace, rows, PTD_NEXT_FUP, next) || !take(pace, rows, PTD_NEXT_PGD, next);
         if (!pace->adrift)
             go_on(pace, rows, next, 0);
         break;
     case ptev_async_branch:
-        pace->adrift = !take(pace, rows, PTD_STEP_FUP, next) || !take(pace, rows, PTD_STEP_TIP, next);
+        pace->adrift = !take(pace, rows, PTD_NEXT_FUP, next) || !take(pace, rows, PTD_NEXT_TIP, next);
         if (!pace->adrift)
             go_on(pace, rows, next, 0);
         break;
     case ptev_tsx:
-        pace->adrift = !take(pace, rows, PTD_STEP_TSX, next) ||
-                       (!event->variant.tsx.aborted && !take(pace, rows, PTD_STEP_FUP, next));
+        pace->adrift = !take(pace, rows, PTD_NEXT_TSX, next) ||
+                       (!event->variant.tsx.aborted && !take(pace, rows, PTD_NEXT_FUP, next));
         if (!pace->adrift && !event->variant.tsx.aborted)
             go_on(pace, rows, next, 0);
         break;
     case ptev_ptwrite:
-        use_power(pace, rows, PTD_STEP_PTW, next);
+        use_power(pace, rows, PTD_NEXT_PTW, next);
         break;
     case ptev_exstop:
     case ptev_mwait:
     case ptev_pwre:
     case ptev_pwrx:
-        use_power(pace, rows, PTD_STEP_POWER, next);
+        use_power(pace, rows, PTD_NEXT_POWER, next);
         break;
     default:
         break;

@@ -50,6 +50,29 @@ void ptd_pace_sync(struct ptd_pace *pace, struct ptd_rows *rows, uint64_t offset
 void ptd_pace_block(struct ptd_pace *pace, struct ptd_rows *rows, struct ptd_walker *walker,
                     const struct ptd_pace_block *block);
 
+/*
+ * Blocks of `instructions` were executed, up to `next`, that used `bits` of TNTs and nothing else, the last of them by
+ * its branch. True when no moment can have come by that; when false nothing was done, and it is to be said block by block.
+ */
+static inline bool ptd_pace_bits(struct ptd_pace *pace, uint32_t bits, uint32_t instructions, int64_t next)
+{
+    if (pace->adrift)
+        return false;
+    while (pace->bits < bits) {
+        /* a TNT right behind, at a time that is known already */
+        unsigned more = pace->held || pace->timer.time > pace->now ? 0 : ptd_timer_tnt(&pace->timer);
+        if (!more)
+            return false;
+        pace->bits += more;
+    }
+    pace->bits -= bits;
+    pace->since += pace->walked + instructions;
+    pace->walked = 0;
+    pace->mark = next;
+    pace->behind_count = 0;
+    return true;
+}
+
 /* An event took place before the block `next`. */
 void ptd_pace_event(struct ptd_pace *pace, struct ptd_rows *rows, const struct pt_event *event, int64_t next);
 

@@ -1,44 +1,24 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Interning of paths: runs of blocks, stored once however often they execute.
- *
- * How long a run may get trades rows for distinct paths. Twelve decisions suit ordinary programs; code that branches
- * at random would make every run a new path, so the limit falls as the dictionary grows, which bounds its memory.
- * Owns all its memory; not thread-safe.
- */
+/* Numbering of lists: each is stored once however often it executes. Owns all its memory; not thread-safe. */
 #include "paths.h"
 #include "grow.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { FIRST_CAPACITY = 1024 };
 
-/* From how many distinct paths on a run is cut after how many decisions. */
-static const struct {
-    size_t paths;
-    uint32_t decisions;
-} LIMITS[] = {{0, 12}, {1 << 20, 8}, {3 << 19, 6}, {1 << 21, 4}, {5 << 19, 2}, {3 << 20, 1}};
-
-static uint32_t decisions_limit(size_t count)
-{
-    uint32_t decisions = 1;
-    for (size_t i = 0; i < sizeof LIMITS / sizeof *LIMITS && count >= LIMITS[i].paths; i++)
-        decisions = LIMITS[i].decisions;
-    return decisions;
-}
-
-int ptd_paths_init(struct ptd_paths *paths)
+int ptd_paths_init(struct ptd_paths *paths, int distinct)
 {
     memset(paths, 0, sizeof *paths);
-    paths->decisions_limit = decisions_limit(0);
-    paths->table_mask = 4 * FIRST_CAPACITY - 1;
-    paths->table = calloc(paths->table_mask + 1, sizeof *paths->table);
     paths->starts = calloc(1, sizeof *paths->starts);
-    if (!paths->table || !paths->starts)
-        return -ENOMEM;
-    return 0;
+    if (distinct) {
+        paths->table_mask = 4 * FIRST_CAPACITY - 1;
+        paths->table = calloc(paths->table_mask + 1, sizeof *paths->table);
+    }
+    return paths->starts && (paths->table || !distinct) ? 0 : -ENOMEM;
 }
 
 void ptd_paths_deinit(struct ptd_paths *paths)
@@ -46,9 +26,8 @@ void ptd_paths_deinit(struct ptd_paths *paths)
     free(paths->starts);
     free(paths->length);
     free(paths->instructions);
-    free(paths->branches);
     free(paths->hashes);
-    free(paths->blocks);
+    free(paths->items);
     free(paths->table);
 }
 
@@ -60,24 +39,23 @@ static int grow_columns(struct ptd_paths *paths)
     if (ptd_grow(&paths->starts, capacity + 1, sizeof *paths->starts) < 0 ||
         ptd_grow(&paths->length, capacity, sizeof *paths->length) < 0 ||
         ptd_grow(&paths->instructions, capacity, sizeof *paths->instructions) < 0 ||
-        ptd_grow(&paths->branches, capacity, sizeof *paths->branches) < 0 ||
-        ptd_grow(&paths->hashes, capacity, sizeof *paths->hashes) < 0)
+        (paths->table && ptd_grow(&paths->hashes, capacity, sizeof *paths->hashes) < 0))
         return -ENOMEM;
     paths->capacity = capacity;
     return 0;
 }
 
-static int grow_blocks(struct ptd_paths *paths, size_t needed)
+static int grow_items(struct ptd_paths *paths, size_t needed)
 {
-    size_t capacity = paths->block_capacity ? paths->block_capacity : FIRST_CAPACITY;
+    size_t capacity = paths->item_capacity ? paths->item_capacity : FIRST_CAPACITY;
     while (capacity < needed)
         capacity *= 2;
     if (needed > INT32_MAX) /* Arrow's list offsets are 32-bit */
         return -EOVERFLOW;
-    int error = ptd_grow(&paths->blocks, capacity, sizeof *paths->blocks);
+    int error = ptd_grow(&paths->items, capacity, sizeof *paths->items);
     if (error < 0)
         return error;
-    paths->block_capacity = capacity;
+    paths->item_capacity = capacity;
     return 0;
 }
 
@@ -86,94 +64,109 @@ static struct ptd_path_entry entry_of(uint64_t mixed, size_t path)
     return (struct ptd_path_entry){.tag = (uint32_t)(mixed >> 32), .path_plus_1 = (uint32_t)path + 1};
 }
 
+/* Put a list where it will be looked for. */
+static void enter(const struct ptd_paths *paths, size_t path)
+{
+    uint64_t mixed = ptd_mix(paths->hashes[path]), slot = mixed & paths->table_mask;
+    while (paths->table[slot].path_plus_1)
+        slot = (slot + 1) & paths->table_mask;
+    paths->table[slot] = entry_of(mixed, path);
+}
+
 static int grow_table(struct ptd_paths *paths)
 {
     uint64_t mask = 2 * paths->table_mask + 1;
     struct ptd_path_entry *table = calloc(mask + 1, sizeof *table);
     if (!table)
         return -ENOMEM;
-    for (size_t i = 0; i < paths->count; i++) {
-        uint64_t mixed = ptd_mix(paths->hashes[i]), slot = mixed & mask;
-        while (table[slot].path_plus_1)
-            slot = (slot + 1) & mask;
-        table[slot] = entry_of(mixed, i);
-    }
     free(paths->table);
     paths->table = table;
     paths->table_mask = mask;
+    for (size_t i = 0; i < paths->count; i++)
+        enter(paths, i);
     return 0;
 }
 
-static int same(const struct ptd_paths *paths, size_t i, const struct ptd_run *run)
+static bool same(const struct ptd_paths *paths, size_t i, const int32_t *items, uint32_t count)
 {
     int32_t start = paths->starts[i];
-    return paths->starts[i + 1] - start == (int32_t)run->length &&
-           memcmp(paths->blocks + start, run->blocks, run->length * sizeof *run->blocks) == 0;
+    return paths->starts[i + 1] - start == (int32_t)count &&
+           memcmp(paths->items + start, items, count * sizeof *items) == 0;
 }
 
-static int add(struct ptd_paths *paths, const struct ptd_run *run, const int32_t *instructions, const int8_t *last)
+static int add(struct ptd_paths *paths, const int32_t *items, uint32_t count, const struct ptd_sums *sums)
 {
-    size_t needed = paths->block_count + run->length;
+    size_t needed = paths->item_count + count;
     int error = 0;
     if (paths->count == paths->capacity)
         error = grow_columns(paths);
-    if (error == 0 && needed > paths->block_capacity)
-        error = grow_blocks(paths, needed);
+    if (error == 0 && needed > paths->item_capacity)
+        error = grow_items(paths, needed);
     if (error < 0)
         return error;
-
-    int32_t total = 0, branches = 0; /* at most PATH_MAX_BLOCKS * 65535 */
-    for (uint32_t i = 0; i < run->length; i++) {
-        total += instructions[run->blocks[i]];
-        branches += last[run->blocks[i]] != PTD_OTHER;
-    }
     size_t path = paths->count;
-    memcpy(paths->blocks + paths->block_count, run->blocks, run->length * sizeof *run->blocks);
-    paths->block_count = needed;
+    memcpy(paths->items + paths->item_count, items, count * sizeof *items);
+    paths->item_count = needed;
     paths->starts[path + 1] = (int32_t)needed;
-    paths->length[path] = (int32_t)run->length;
-    paths->instructions[path] = total;
-    paths->branches[path] = branches;
-    paths->hashes[path] = run->hash;
+    paths->length[path] = sums->blocks;
+    paths->instructions[path] = sums->instructions;
     paths->count++;
-    paths->decisions_limit = decisions_limit(paths->count);
     return 0;
 }
 
-void ptd_paths_truncate(struct ptd_paths *paths, size_t count)
+void ptd_paths_rewind(struct ptd_paths *paths, size_t count, size_t next)
 {
-    /* Last in, first out: nothing was put behind an entry that is taken away. */
-    while (paths->count > count) {
-        size_t i = --paths->count;
-        uint64_t slot = ptd_mix(paths->hashes[i]) & paths->table_mask;
-        while (paths->table[slot].path_plus_1 != i + 1)
-            slot = (slot + 1) & paths->table_mask;
-        paths->table[slot] = (struct ptd_path_entry){0};
-    }
-    paths->block_count = (size_t)paths->starts[count];
-    paths->decisions_limit = decisions_limit(count);
+    paths->count = count;
+    paths->item_count = (size_t)paths->starts[count];
+    paths->next = next;
 }
 
-int ptd_paths_intern(struct ptd_paths *paths, const struct ptd_run *run, const int32_t *instructions,
-                     const int8_t *last, int32_t *ret)
+int ptd_paths_append(struct ptd_paths *paths, const int32_t *items, uint32_t count, const struct ptd_sums *sums,
+                     int32_t *ret)
 {
-    if (2 * paths->count > paths->table_mask) {
-        int error = grow_table(paths);
-        if (error < 0)
-            return error;
-    }
-    uint64_t mixed = ptd_mix(run->hash), slot = mixed & paths->table_mask;
-    for (; paths->table[slot].path_plus_1; slot = (slot + 1) & paths->table_mask) {
-        const struct ptd_path_entry *entry = &paths->table[slot];
-        if (entry->tag == (uint32_t)(mixed >> 32) && same(paths, entry->path_plus_1 - 1, run)) {
-            *ret = (int32_t)(entry->path_plus_1 - 1);
-            return 0;
+    bool again = paths->next < paths->count && same(paths, paths->next, items, count);
+    if (!again)
+        paths->next = paths->count;
+    *ret = (int32_t)paths->next;
+    int error = again ? 0 : add(paths, items, count, sums);
+    paths->next += error == 0;
+    return error;
+}
+
+int32_t ptd_paths_candidate(const struct ptd_paths *paths, uint64_t hash, uint64_t *slot)
+{
+    uint32_t tag = (uint32_t)(ptd_mix(hash) >> 32);
+    for (; paths->table[*slot].path_plus_1; *slot = (*slot + 1) & paths->table_mask) {
+        const struct ptd_path_entry *entry = &paths->table[*slot];
+        if (entry->tag == tag) {
+            *slot = (*slot + 1) & paths->table_mask;
+            return (int32_t)(entry->path_plus_1 - 1);
         }
     }
-    int error = add(paths, run, instructions, last);
+    return -1;
+}
+
+int32_t ptd_paths_find(const struct ptd_paths *paths, const int32_t *items, uint32_t count, uint64_t hash)
+{
+    uint64_t slot = ptd_paths_slot(paths, hash);
+    int32_t path;
+    do
+        path = ptd_paths_candidate(paths, hash, &slot);
+    while (path >= 0 && !same(paths, (size_t)path, items, count));
+    return path;
+}
+
+int ptd_paths_add(struct ptd_paths *paths, const int32_t *items, uint32_t count, uint64_t hash,
+                  const struct ptd_sums *sums, int32_t *ret)
+{
+    int error = 2 * paths->count > paths->table_mask ? grow_table(paths) : 0;
+    if (error == 0)
+        error = add(paths, items, count, sums);
     if (error < 0)
         return error;
-    paths->table[slot] = entry_of(mixed, paths->count - 1);
-    *ret = (int32_t)(paths->count - 1);
+    size_t path = paths->count - 1;
+    paths->hashes[path] = hash;
+    enter(paths, path);
+    *ret = (int32_t)path;
     return 0;
 }

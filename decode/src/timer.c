@@ -12,6 +12,7 @@
  */
 #include "timer.h"
 
+#include "cached_packets.h"
 #include "psb.h"
 
 #include <errno.h>
@@ -211,6 +212,9 @@ static void on_cyc(struct ptd_timer *timer, uint64_t cycles)
 /* Read one packet. False: there is none. */
 static bool read(struct ptd_timer *timer)
 {
+    if (timer->moved)
+        (void)pt_pkt_sync_set(timer->packets, timer->offset);
+    timer->moved = false;
     do {
         int size = pt_pkt_next(timer->packets, &timer->packet, sizeof timer->packet);
         if (size <= 0) {
@@ -274,59 +278,72 @@ static void read_psb(struct ptd_timer *timer)
     timer->cbr_said = timer->cbr;
 }
 
-static enum ptd_step step_of(struct ptd_timer *timer)
+static enum ptd_next step_of(struct ptd_timer *timer)
 {
     switch (timer->packet.type) {
     case ppt_tnt_8:
     case ppt_tnt_64:
-        return PTD_STEP_TNT;
+        return PTD_NEXT_TNT;
     case ppt_tip:
-        return PTD_STEP_TIP;
+        return PTD_NEXT_TIP;
     case ppt_tip_pge:
-        return PTD_STEP_PGE;
+        return PTD_NEXT_PGE;
     case ppt_tip_pgd:
-        return PTD_STEP_PGD;
+        return PTD_NEXT_PGD;
     case ppt_fup:
-        return PTD_STEP_FUP;
+        return PTD_NEXT_FUP;
     case ppt_ovf:
-        return PTD_STEP_OVF;
+        return PTD_NEXT_OVF;
     case ppt_mode:
-        return timer->packet.payload.mode.leaf == pt_mol_tsx ? PTD_STEP_TSX : PTD_STEP_NONE;
+        return timer->packet.payload.mode.leaf == pt_mol_tsx ? PTD_NEXT_TSX : PTD_NEXT_NONE;
     case ppt_ptw:
         timer->fup_wanted = timer->packet.payload.ptw.ip;
-        return PTD_STEP_PTW;
+        return PTD_NEXT_PTW;
     case ppt_exstop:
         timer->fup_wanted = timer->packet.payload.exstop.ip;
-        return PTD_STEP_POWER;
+        return PTD_NEXT_POWER;
     case ppt_mwait:
         timer->fup_wanted = true;
-        return PTD_STEP_POWER;
+        return PTD_NEXT_POWER;
     case ppt_pwre:
     case ppt_pwrx:
-        return PTD_STEP_POWER;
+        return PTD_NEXT_POWER;
     default:
-        return PTD_STEP_NONE;
+        return PTD_NEXT_NONE;
     }
 }
 
-enum ptd_step ptd_timer_next(struct ptd_timer *timer)
+unsigned ptd_timer_tnt(struct ptd_timer *timer)
 {
-    timer->step = PTD_STEP_NONE;
-    while (timer->step == PTD_STEP_NONE) {
+    uint64_t bits;
+    unsigned count, size = ptd_packet_tnt(timer->begin + timer->offset, timer->begin + timer->size, &bits, &count);
+    if (!size)
+        return 0;
+    timer->offset += size;
+    timer->moved = true;
+    timer->after_cyc = false;
+    timer->step = PTD_NEXT_TNT;
+    return count;
+}
+
+enum ptd_next ptd_timer_next(struct ptd_timer *timer)
+{
+    timer->step = PTD_NEXT_NONE;
+    while (timer->step == PTD_NEXT_NONE) {
         if (!read(timer)) {
-            timer->step = PTD_STEP_END;
+            timer->step = PTD_NEXT_END;
             break;
         }
         take_time(timer);
         if (timer->packet.type == ppt_psb) {
             read_psb(timer);
-            timer->step = timer->packet.type == ppt_psbend ? PTD_STEP_PSB : step_of(timer);
+            timer->step = timer->packet.type == ppt_psbend ? PTD_NEXT_PSB : step_of(timer);
             continue;
         }
         timer->step = step_of(timer);
-        if (timer->step == PTD_STEP_NONE && timer->cbr != timer->cbr_said) {
+        if (timer->step == PTD_NEXT_NONE && timer->cbr != timer->cbr_said) {
             timer->cbr_said = timer->cbr;
-            timer->step = PTD_STEP_CBR;
+            timer->step = PTD_NEXT_CBR;
         }
     }
     return timer->step;
@@ -338,7 +355,8 @@ void ptd_timer_skip(struct ptd_timer *timer, uint64_t offset)
         take_time(timer);
     if (timer->offset != offset && pt_pkt_sync_set(timer->packets, offset) >= 0)
         timer->offset = offset;
-    timer->step = PTD_STEP_NONE;
+    timer->moved = true;
+    timer->step = PTD_NEXT_NONE;
     timer->fup_wanted = false;
 }
 
@@ -346,5 +364,5 @@ void ptd_timer_begin(struct ptd_timer *timer)
 {
     if (read(timer) && timer->packet.type == ppt_psb)
         read_psb(timer);
-    timer->step = PTD_STEP_NONE;
+    timer->step = PTD_NEXT_NONE;
 }

@@ -9,20 +9,20 @@
 #include <stdbool.h>
 
 /* Packets that something waits for; all others are read over. */
-enum ptd_step {
-    PTD_STEP_NONE, /* nothing read yet */
-    PTD_STEP_TNT,
-    PTD_STEP_TIP,
-    PTD_STEP_PGE,
-    PTD_STEP_PGD,
-    PTD_STEP_FUP,
-    PTD_STEP_OVF,
-    PTD_STEP_TSX,
-    PTD_STEP_PTW,
-    PTD_STEP_POWER, /* EXSTOP, MWAIT, PWRE, PWRX */
-    PTD_STEP_CBR,   /* the core's frequency changed */
-    PTD_STEP_PSB,   /* a PSB+; psb_ip says where execution stood */
-    PTD_STEP_END
+enum ptd_next {
+    PTD_NEXT_NONE, /* nothing read yet */
+    PTD_NEXT_TNT,
+    PTD_NEXT_TIP,
+    PTD_NEXT_PGE,
+    PTD_NEXT_PGD,
+    PTD_NEXT_FUP,
+    PTD_NEXT_OVF,
+    PTD_NEXT_TSX,
+    PTD_NEXT_PTW,
+    PTD_NEXT_POWER, /* EXSTOP, MWAIT, PWRE, PWRX */
+    PTD_NEXT_CBR,   /* the core's frequency changed */
+    PTD_NEXT_PSB,   /* a PSB+; psb_ip says where execution stood */
+    PTD_NEXT_END
 };
 
 /*
@@ -52,11 +52,12 @@ struct ptd_timer {
     uint32_t cbr_said;
     bool stamped; /* a timing packet set the time since this was last cleared */
     /* the packet read last */
-    enum ptd_step step;
+    enum ptd_next step;
     struct pt_packet packet;
     uint64_t offset; /* behind it */
     bool after_cyc;  /* the packet before the one being read was a CYC */
     bool fup_wanted; /* a FUP that belongs to the packet read last follows */
+    bool moved;      /* we read on by ourselves: libipt's packet decoder is behind */
     bool psb_has_ip;
     uint64_t psb_ip;
 };
@@ -72,6 +73,9 @@ void ptd_timer_skip(struct ptd_timer *timer, uint64_t offset);
 void ptd_timer_begin(struct ptd_timer *timer);
 
 /* Read on to the next packet something waits for. */
-enum ptd_step ptd_timer_next(struct ptd_timer *timer);
+enum ptd_next ptd_timer_next(struct ptd_timer *timer);
+
+/* Read the next packet if it is a TNT: its bits, 0 when it is another one, which is still to be read. */
+unsigned ptd_timer_tnt(struct ptd_timer *timer);
 
 #endif

@@ -55,7 +55,6 @@ static uint32_t add(struct ptd_trail *trail, const struct ptd_block_hit *hit)
         .end_ip = hit->end_ip,
         .rest = ptd_trail_rest(hit->isid, hit->instructions, hit->mode),
         .block = hit->block,
-        .path = -1,
         .last = hit->last,
     };
     return trail->count++;

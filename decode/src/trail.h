@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A memory of the runs libipt's blocks made before: a tree of blocks in which a run that came before is followed with
- * one comparison a block, and at whose nodes the path is known that a run is that ends there. Each node guesses what
+ * one comparison a block, and at whose nodes the leg is known that a run is that ends there. Each node guesses what
  * comes next by what came before. It only saves work: what is not in it is looked up as ever.
  */
 #ifndef PTD_TRAIL_H
@@ -19,7 +19,7 @@ struct ptd_trail_node {
     uint32_t successors[2];
     uint32_t sibling; /* in that list, 0: the end */
     int32_t block;
-    int32_t path;  /* the run up to here, -1: not numbered yet */
+    uint32_t leg;  /* the run up to here, 0: not known yet */
     uint8_t last;  /* enum ptd_class */
     bool ends;     /* successors begin runs: they have no list, for many nodes share them */
     uint8_t unused[10];
@@ -63,6 +63,8 @@ static inline const struct ptd_trail_node *ptd_trail_guess(const struct ptd_trai
 /* Go on to a node that was guessed. */
 static inline void ptd_trail_follow(struct ptd_trail *trail, const struct ptd_trail_node *node)
 {
+    __builtin_prefetch(&trail->nodes[node->successors[0]]); /* while libipt is about the next block */
+    __builtin_prefetch(&trail->nodes[node->successors[1]]);
     trail->at = (uint32_t)(node - trail->nodes);
     trail->length++;
 }

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT */
+/* Events become rows; switches by time begin pieces of other threads. Works on the decoder it is handed. */
+#include "events.h"
+#include "flow.h"
+
+#include <errno.h>
+#include <string.h>
+
+int ptd_flow_follow(struct ptd_decoder *decoder, struct ptd_rows *rows)
+{
+    const struct ptd_slice *slice = &decoder->slice;
+    size_t before = decoder->switched;
+    uint64_t now = decoder->pace.now;
+    decoder->progress.tsc = now;
+    while (decoder->switched < slice->switch_count &&
+           (!decoder->switched || slice->switches[decoder->switched].tsc <= now))
+        decoder->switched++;
+    if (decoder->switched == before)
+        return 0;
+    const struct ptd_switch *last = &slice->switches[decoder->switched - 1];
+    int error = ptd_flow_close_run(decoder, rows);
+    decoder->space = last->space;
+    if (pt_blk_set_image(decoder->libipt, ptd_space_image(decoder->space)) < 0)
+        return -EINVAL;
+    (void)ptd_rows_unsay(rows, decoder->progress.seq);
+    ptd_rows_piece(rows, last->thread, now, &decoder->progress);
+    if (now)
+        ptd_rows_moment(rows, decoder->progress.seq, now, 0);
+    return error;
+}
+
+static void add_event(struct ptd_decoder *decoder, struct ptd_rows *rows, const struct pt_event *event)
+{
+    ptd_flow_settle(decoder);
+    struct ptd_event_row row = ptd_event_row(event);
+    if (decoder->paced) {
+        ptd_pace_event(&decoder->pace, rows, event, decoder->progress.seq);
+        (void)ptd_flow_follow(decoder, rows); /* the run is cut already: nothing to be numbered that could fail */
+    } else if (event->has_tsc && event->tsc > decoder->progress.tsc) { /* else what we know was read ahead, and later */
+        decoder->progress.tsc = event->tsc;
+        ptd_rows_clock(rows, decoder->progress.seq, event->tsc);
+    }
+    row.seq = decoder->progress.seq;
+    row.tsc = event->has_tsc && !decoder->paced ? event->tsc : decoder->progress.tsc;
+    if (decoder->paced) /* libipt's estimate lacks them, not ours */
+        row.lost_mtc = row.lost_cyc = 0;
+    row.offset = decoder->slice.offset + decoder->behind;
+    ptd_rows_event(rows, &row);
+    decoder->overflowed = event->type == ptev_overflow;
+    if (!decoder->overflowed)
+        return;
+    struct ptd_gap_row gap = {
+        .seq = row.seq, .tsc = row.tsc, .kind = PTD_GAP_OVERFLOW, .offset = row.offset,
+        .has_ip = row.has_target, .ip = row.target, .reason = PTD_WHY_OVERFLOW,
+    };
+    ptd_rows_gap(rows, &gap);
+}
+
+/* Take the pending event. Returns libipt's status. */
+static int take_event(struct ptd_decoder *decoder, struct pt_event *event)
+{
+    uint64_t before = ptd_flow_offset(decoder);
+    memset(event, 0, sizeof *event);
+    int status = pt_blk_event(decoder->libipt, event, sizeof *event);
+    if (status >= 0 && event->status_update) /* it came with a PSB+, which is behind us now */
+        decoder->psb_taken = before;
+    return status;
+}
+
+int ptd_flow_take_events(struct ptd_decoder *decoder, struct ptd_rows *rows, int status)
+{
+    while (status >= 0 && status & pts_event_pending && ptd_rows_have_room(rows)) {
+        struct pt_event event;
+        status = take_event(decoder, &event);
+        if (status >= 0)
+            add_event(decoder, rows, &event);
+    }
+    decoder->without_packet = 0;
+    return status;
+}
+
+bool ptd_flow_disabled_by_branch(struct ptd_decoder *decoder, struct ptd_rows *rows, int *status)
+{
+    struct pt_event event;
+    *status = take_event(decoder, &event);
+    if (*status < 0 || event.type != ptev_disabled || !event.ip_suppressed)
+        return false;
+    add_event(decoder, rows, &event);
+    return true;
+}
