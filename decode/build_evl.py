@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Build `_evl`: event lists to thunks with vector clocks (decode/src/evl*.c)."""
+"""Build `_evl`: event lists to thunks with vector clocks and accesses (decode/src/evl*.c)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,21 @@ struct evl_batch {
     const int64_t *result, *t, *wait; const uint64_t *tsc, *marker;
     const int32_t *clock_offsets; const uint32_t *clock; const int32_t *stack_offsets; const uint64_t *stack;
 };
+struct evl_accesses {
+    int32_t thread; uint32_t rows; int64_t first;
+    const int32_t *thunk; const uint16_t *operation; const uint64_t *tsc; const int64_t *t;
+    const uint64_t *address, *argument; const int64_t *result; const int32_t *run_offsets; const uint32_t *run;
+    const int32_t *stack_offsets; const uint64_t *stack;
+    uint32_t pages; const int64_t *page_record; const uint64_t *page;
+    const int32_t *page_thunk, *page_until; const uint8_t *page_write;
+};
+enum { EVL_THUNKS = 1, EVL_ACCESSES = 2 };
 struct evl_counts { uint64_t rows, unfinished, corrupt, unread, lost, missing, accesses, inexact; };
 struct evl_decoder;
 struct evl_decoder *evl_decoder_create(const struct evl_clocks *clocks, uint64_t slack);
 void evl_decoder_destroy(struct evl_decoder *decoder);
 int evl_decoder_add(struct evl_decoder *decoder, const char *path, int32_t thread);
-int evl_decoder_next(struct evl_decoder *decoder, struct evl_batch *ret);
+int evl_decoder_next(struct evl_decoder *decoder, struct evl_batch *ret, struct evl_accesses *ret_accesses);
 void evl_decoder_counts(const struct evl_decoder *decoder, struct evl_counts *ret);
 void evl_decoder_thread_counts(const struct evl_decoder *decoder, uint32_t index, struct evl_counts *ret);
 """
@@ -31,4 +40,4 @@ def build(root: Path) -> list[Path]:
     source = root / "decode/src"
     return [cffi_extension(
         root / "decode/ptweave/decode", "_evl", CDEF, '#include "evl.h"', sorted(source.glob("evl*.c")),
-        sorted(source.glob("evl*.h")), [], [source], remedy="install gcc and python3-dev")]
+        [*sorted(source.glob("evl*.h")), source / "grow.h"], [], [source], remedy="install gcc and python3-dev")]

@@ -81,7 +81,6 @@ enum ptd_reason {
 struct ptd_rows {
     size_t flow_count;
     size_t flow_capacity;
-    int64_t *flow_seq;
     int32_t *flow_path;
 
     size_t clock_count;
@@ -175,11 +174,18 @@ int64_t ptd_space_lengths(struct ptd_space *space, size_t count, const uint64_t 
 
 /* ---- blocks and paths ---- */
 
-/* The distinct blocks and paths of a run. */
+/* The blocks of a run, the legs made of them, and the paths made of legs. */
 struct ptd_tables;
 
+/* Tables decoders write to: blocks are there once, legs and paths once a slice. */
 struct ptd_tables *ptd_tables_create(void);
+
+/* Tables results are put together in: all is there once. */
+struct ptd_tables *ptd_tables_create_distinct(void);
 void ptd_tables_destroy(struct ptd_tables *tables);
+
+/* Forget all of it; memory stays for what comes. Not of distinct tables. */
+void ptd_tables_clear(struct ptd_tables *tables);
 
 /* Columns of the distinct blocks; they move when more blocks are added. */
 struct ptd_blocks_view {
@@ -194,28 +200,39 @@ struct ptd_blocks_view {
     const uint8_t *mode;
 };
 
-/* Columns of the distinct paths: `starts` has one element more than there are paths. */
+/* Columns of legs (their items are blocks) or paths (legs): `starts` has one element more than there are lists. */
 struct ptd_paths_view {
     size_t count;
-    size_t block_count;
+    size_t item_count;
     const int32_t *starts;
-    const int32_t *blocks;
-    const int32_t *length;
+    const int32_t *items;
+    const int32_t *length; /* blocks */
     const int32_t *instructions;
 };
 
 void ptd_tables_blocks(const struct ptd_tables *tables, struct ptd_blocks_view *ret);
+void ptd_tables_legs(const struct ptd_tables *tables, struct ptd_paths_view *ret);
 void ptd_tables_paths(const struct ptd_tables *tables, struct ptd_paths_view *ret);
+
+/* The first block of a path that is there. */
+int32_t ptd_tables_first_block_of(const struct ptd_tables *tables, int32_t path);
+
+/*
+ * The blocks of the paths from `begin` to `end`, back to back in `blocks` (as many as their lengths come to);
+ * `starts` has one element more than those paths. Returns how many blocks, -ERANGE or -EOVERFLOW.
+ */
+int64_t ptd_tables_expand(const struct ptd_tables *tables, size_t begin, size_t end, int32_t *ret_starts,
+                          int32_t *ret_blocks);
 
 /* ---- results put together ---- */
 
 /*
- * Take over the blocks and paths of a task, whose columns are given: what is not there yet is added in the order of
- * the task's numbers. `block_map` and `path_map` (as long as the columns) become the numbers in `tables`.
- * Returns 0, -ERANGE for columns that contradict themselves, -ENOMEM or -EOVERFLOW.
+ * Take over the blocks, legs and paths of a task, whose columns are given: what is not there yet is added in the order
+ * of the task's numbers. The maps (as long as the columns) become the numbers in `tables`, which must be distinct.
+ * Returns 0, -ERANGE for columns that contradict themselves, -ENOMEM, -EOVERFLOW or -EINVAL.
  */
-int ptd_tables_take(struct ptd_tables *tables, const struct ptd_blocks_view *blocks,
-                    const struct ptd_paths_view *paths, int32_t *block_map, int32_t *path_map);
+int ptd_tables_take(struct ptd_tables *tables, const struct ptd_blocks_view *blocks, const struct ptd_paths_view *legs,
+                    const struct ptd_paths_view *paths, int32_t *block_map, int32_t *leg_map, int32_t *path_map);
 
 /* A task's path numbers in the numbers of the whole, and how many blocks its paths have. */
 struct ptd_renumbering {

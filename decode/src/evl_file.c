@@ -165,10 +165,6 @@ int evl_file_next(struct evl_file *file, struct evl_section *section, struct evl
 			file->corrupt++;
 			continue;
 		}
-		if (record->operation >= EVL_FIRST_ACCESS) {
-			file->accesses++;
-			continue;
-		}
-		return EVL_IS_RECORD;
+		return record->operation >= EVL_FIRST_ACCESS ? EVL_IS_ACCESS : EVL_IS_RECORD;
 	}
 }

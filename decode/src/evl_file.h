@@ -17,7 +17,7 @@ enum {
 	EVL_RECORD = 56,
 	EVL_MAX_FRAMES = 64,
 	EVL_OPEN = 1,
-	EVL_OPERATIONS = 36,
+	EVL_OPERATIONS = 38,
 	EVL_FIRST_ACCESS = 33, /* from here on records are no thunks */
 	EVL_BUFFER = 64 << 10,
 };
@@ -28,6 +28,7 @@ enum evl_item {
 	EVL_END = 0,
 	EVL_IS_RECORD = 1,
 	EVL_IS_SECTION = 2,
+	EVL_IS_ACCESS = 3, /* a record that begins no thunk */
 };
 
 struct evl_section {
@@ -54,7 +55,6 @@ struct evl_file {
 	uint64_t corrupt;    /* records whose fields contradict each other */
 	uint64_t unread;     /* bytes after which nothing could be made of the rest */
 	uint64_t lost;       /* as the headers say */
-	uint64_t accesses;   /* records that were passed over: they begin no thunk */
 	int sections;
 };
 

@@ -43,6 +43,8 @@ enum evl_operation {
 	EVL_OP_ACCESS_READ = 33,
 	EVL_OP_ACCESS_WRITE = 34,
 	EVL_OP_ACCESS_END = 35,
+	EVL_OP_ACCESS_COMMIT = 36,
+	EVL_OP_ALLOCATION = 37,
 };
 
 #define EVL_BARRIER_COUNT(argument) ((argument) & ~(1ull << 63))

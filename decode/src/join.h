@@ -40,7 +40,7 @@ struct ptw_row {
 	uint64_t args[6];
 	int32_t number, pid, tid;
 	uint32_t flags;
-	int64_t paths;		/* ordinal of its list of paths; -1 none */
+	int64_t memory;		/* ordinal of what it has beside numbers; -1 none */
 };
 
 /* Two moments known on both clocks: ptweave.data.manifest.Clocks. */

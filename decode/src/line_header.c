@@ -6,32 +6,14 @@
  * borrows its texts from the sections and owns its tables. Not thread-safe.
  */
 #include "line_header.h"
+#include "dwarf_form.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
 enum content { DW_LNCT_PATH = 1, DW_LNCT_DIRECTORY_INDEX = 2 };
 
-enum form {
-    DW_FORM_BLOCK2 = 0x03,
-    DW_FORM_BLOCK4 = 0x04,
-    DW_FORM_DATA2 = 0x05,
-    DW_FORM_DATA4 = 0x06,
-    DW_FORM_DATA8 = 0x07,
-    DW_FORM_STRING = 0x08,
-    DW_FORM_BLOCK = 0x09,
-    DW_FORM_BLOCK1 = 0x0A,
-    DW_FORM_DATA1 = 0x0B,
-    DW_FORM_STRP = 0x0E,
-    DW_FORM_UDATA = 0x0F,
-    DW_FORM_STRX = 0x1A,
-    DW_FORM_STRP_SUP = 0x1D,
-    DW_FORM_DATA16 = 0x1E,
-    DW_FORM_LINE_STRP = 0x1F,
-    DW_FORM_GNU_STRP_ALT = 0x1F21
-};
-
-enum { MAX_FORMATS = 255, MAX_ENTRIES = 1 << 20, MAX_TEXT = 4096 };
+enum { MAX_FORMATS = 255, MAX_ENTRIES = 1 << 20 };
 
 struct format {
     uint64_t content;
@@ -52,13 +34,6 @@ static int add_entry(struct ptd_line_entries *entries, const char *name, uint64_
     }
     entries->entries[entries->count++] = (struct ptd_line_entry){.name = name, .directory = directory};
     return 0;
-}
-
-const char *ptd_line_text(const uint8_t *section, size_t size, uint64_t offset)
-{
-    if (offset >= size || !memchr(section + offset, 0, size - offset < MAX_TEXT ? size - offset : MAX_TEXT))
-        return "";
-    return (const char *)section + offset;
 }
 
 /* ---- versions 2 to 4: lists ended by an empty name ---- */
@@ -93,65 +68,11 @@ static int read_file_list(struct ptd_line_header *header, struct ptd_cursor *at)
 
 /* ---- version 5: tables with formats ---- */
 
-/* Read one attribute; texts and numbers we know go to `name` and `number`. */
-static void read_form(struct ptd_cursor *at, uint64_t form, unsigned offset_size,
-                      const struct ptd_line_sections *sections, const char **name, uint64_t *number)
-{
-    switch (form) {
-    case DW_FORM_STRING:
-        *name = ptd_cursor_text(at);
-        break;
-    case DW_FORM_LINE_STRP:
-        *name = ptd_line_text(sections->line_strings, sections->line_strings_size, ptd_cursor_number(at, offset_size));
-        break;
-    case DW_FORM_STRP:
-        *name = ptd_line_text(sections->strings, sections->strings_size, ptd_cursor_number(at, offset_size));
-        break;
-    case DW_FORM_STRP_SUP:
-    case DW_FORM_GNU_STRP_ALT:
-        *name = ptd_line_text(sections->shared_strings, sections->shared_strings_size,
-                        ptd_cursor_number(at, offset_size));
-        break;
-    case DW_FORM_DATA1:
-        *number = ptd_cursor_number(at, 1);
-        break;
-    case DW_FORM_DATA2:
-        *number = ptd_cursor_number(at, 2);
-        break;
-    case DW_FORM_DATA4:
-        *number = ptd_cursor_number(at, 4);
-        break;
-    case DW_FORM_DATA8:
-        *number = ptd_cursor_number(at, 8);
-        break;
-    case DW_FORM_UDATA:
-    case DW_FORM_STRX:
-        *number = ptd_cursor_uleb(at);
-        break;
-    case DW_FORM_DATA16:
-        ptd_cursor_skip(at, 16);
-        break;
-    case DW_FORM_BLOCK:
-        ptd_cursor_skip(at, ptd_cursor_uleb(at));
-        break;
-    case DW_FORM_BLOCK1:
-        ptd_cursor_skip(at, ptd_cursor_number(at, 1));
-        break;
-    case DW_FORM_BLOCK2:
-        ptd_cursor_skip(at, ptd_cursor_number(at, 2));
-        break;
-    case DW_FORM_BLOCK4:
-        ptd_cursor_skip(at, ptd_cursor_number(at, 4));
-        break;
-    default:
-        at->bad = true;
-    }
-}
-
 static int read_entry_table(struct ptd_line_header *header, struct ptd_line_entries *entries, struct ptd_cursor *at,
                             const struct ptd_line_sections *sections)
 {
-    unsigned offset_size = header->offset_size;
+    const struct ptd_form_sizes sizes = {
+        .version = header->version, .offset_size = header->offset_size, .address_size = 8};
     struct format formats[MAX_FORMATS];
     size_t format_count = ptd_cursor_number(at, 1);
     for (size_t i = 0; i < format_count; i++) {
@@ -159,6 +80,8 @@ static int read_entry_table(struct ptd_line_header *header, struct ptd_line_entr
         formats[i].form = ptd_cursor_uleb(at);
         if (formats[i].form == DW_FORM_STRP && !sections->strings_size)
             header->wants_strings = true;
+        if (ptd_form_is_empty(formats[i].form)) /* any number of them would "fit" */
+            at->bad = true;
     }
     uint64_t count = ptd_cursor_uleb(at);
     /* entries without attributes take no bytes: any number of them would "fit" */
@@ -168,13 +91,11 @@ static int read_entry_table(struct ptd_line_header *header, struct ptd_line_entr
         const char *name = "";
         uint64_t directory = 0;
         for (size_t f = 0; f < format_count; f++) {
-            const char *text = NULL;
-            uint64_t number = 0;
-            read_form(at, formats[f].form, offset_size, sections, &text, &number);
-            if (formats[f].content == DW_LNCT_PATH && text)
-                name = text;
+            struct ptd_form_value value = ptd_form_read(&sizes, at, formats[f].form, sections);
+            if (formats[f].content == DW_LNCT_PATH && value.text)
+                name = value.text;
             else if (formats[f].content == DW_LNCT_DIRECTORY_INDEX)
-                directory = number;
+                directory = value.number;
         }
         int error = at->bad ? 0 : add_entry(entries, name, directory);
         if (error < 0)

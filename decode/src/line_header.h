@@ -37,12 +37,6 @@ struct ptd_line_header {
  */
 int ptd_line_header_init(struct ptd_line_header *header, struct ptd_cursor *unit, unsigned offset_size,
                          const struct ptd_line_sections *sections);
-/* The text at an offset in a section of texts; "" when there is none, or a longer one than any path. */
-const char *ptd_line_text(const uint8_t *section, size_t size, uint64_t offset);
-
 void ptd_line_header_deinit(struct ptd_line_header *header);
-
-/* Append a file, as DW_LNE_define_file does. Returns 0 or -ENOMEM. */
-int ptd_line_entries_add(struct ptd_line_entries *entries, const char *name, uint64_t directory);
 
 #endif

@@ -9,8 +9,8 @@
 #include "unit_dirs.h"
 
 #include "cursor.h"
+#include "dwarf_form.h"
 #include "grow.h"
-#include "line_header.h"
 
 #include <stdlib.h>
 
@@ -18,59 +18,12 @@ enum { DW_AT_STMT_LIST = 0x10, DW_AT_COMP_DIR = 0x1B };
 
 enum unit_type { DW_UT_COMPILE = 1, DW_UT_TYPE, DW_UT_PARTIAL, DW_UT_SKELETON, DW_UT_SPLIT_COMPILE, DW_UT_SPLIT_TYPE };
 
-enum form {
-    DW_FORM_ADDR = 0x01,
-    DW_FORM_BLOCK2 = 0x03,
-    DW_FORM_BLOCK4 = 0x04,
-    DW_FORM_DATA2 = 0x05,
-    DW_FORM_DATA4 = 0x06,
-    DW_FORM_DATA8 = 0x07,
-    DW_FORM_STRING = 0x08,
-    DW_FORM_BLOCK = 0x09,
-    DW_FORM_BLOCK1 = 0x0A,
-    DW_FORM_DATA1 = 0x0B,
-    DW_FORM_FLAG = 0x0C,
-    DW_FORM_SDATA = 0x0D,
-    DW_FORM_STRP = 0x0E,
-    DW_FORM_UDATA = 0x0F,
-    DW_FORM_REF_ADDR = 0x10,
-    DW_FORM_REF4 = 0x13,
-    DW_FORM_SEC_OFFSET = 0x17,
-    DW_FORM_EXPRLOC = 0x18,
-    DW_FORM_FLAG_PRESENT = 0x19,
-    DW_FORM_STRX = 0x1A,
-    DW_FORM_ADDRX = 0x1B,
-    DW_FORM_STRP_SUP = 0x1D,
-    DW_FORM_DATA16 = 0x1E,
-    DW_FORM_LINE_STRP = 0x1F,
-    DW_FORM_IMPLICIT_CONST = 0x21,
-    DW_FORM_LOCLISTX = 0x22,
-    DW_FORM_RNGLISTX = 0x23,
-    DW_FORM_STRX1 = 0x25,
-    DW_FORM_STRX2 = 0x26,
-    DW_FORM_STRX3 = 0x27,
-    DW_FORM_STRX4 = 0x28,
-    DW_FORM_ADDRX1 = 0x29,
-    DW_FORM_ADDRX2 = 0x2A,
-    DW_FORM_ADDRX3 = 0x2B,
-    DW_FORM_ADDRX4 = 0x2C,
-    DW_FORM_GNU_STRP_ALT = 0x1F21
-};
-
 enum { MAX_UNITS = 1 << 20, WORK_RATIO = 8, SMALL = 1 << 16 };
 
 /* One unit while its first entry is read. */
 struct unit {
-    unsigned version;
-    unsigned offset_size;
-    unsigned address_size;
+    struct ptd_form_sizes sizes;
     uint64_t abbreviations; /* offset in .debug_abbrev */
-};
-
-/* An attribute as far as we want to know it. */
-struct value {
-    uint64_t number;
-    const char *text; /* NULL none */
 };
 
 static struct ptd_cursor cursor_at(const uint8_t *section, size_t size, uint64_t offset)
@@ -84,19 +37,19 @@ static struct ptd_cursor cursor_at(const uint8_t *section, size_t size, uint64_t
 /* Read a unit's header after its length. False when it is none whose first entry we can read. */
 static bool read_header(struct unit *unit, struct ptd_cursor *at, unsigned offset_size)
 {
-    *unit = (struct unit){.offset_size = offset_size, .version = (unsigned)ptd_cursor_number(at, 2)};
+    *unit = (struct unit){.sizes = {.offset_size = offset_size, .version = (unsigned)ptd_cursor_number(at, 2)}};
     uint64_t type = DW_UT_COMPILE;
-    if (unit->version >= 5) {
+    if (unit->sizes.version >= 5) {
         type = ptd_cursor_number(at, 1);
-        unit->address_size = (unsigned)ptd_cursor_number(at, 1);
+        unit->sizes.address_size = (unsigned)ptd_cursor_number(at, 1);
         unit->abbreviations = ptd_cursor_number(at, offset_size);
         if (type == DW_UT_SKELETON)
             ptd_cursor_skip(at, 8); /* id of the split unit */
     } else {
         unit->abbreviations = ptd_cursor_number(at, offset_size);
-        unit->address_size = (unsigned)ptd_cursor_number(at, 1);
+        unit->sizes.address_size = (unsigned)ptd_cursor_number(at, 1);
     }
-    return !at->bad && unit->version >= 2 && unit->version <= 5 && unit->address_size <= 8 &&
+    return !at->bad && unit->sizes.version >= 2 && unit->sizes.version <= 5 && unit->sizes.address_size <= 8 &&
            (type == DW_UT_COMPILE || type == DW_UT_PARTIAL || type == DW_UT_SKELETON);
 }
 
@@ -135,94 +88,6 @@ static struct ptd_cursor find_abbreviation(const struct unit *unit, const struct
     }
 }
 
-/* Read an attribute's value; an unknown form makes the cursor bad. */
-static struct value read_value(const struct unit *unit, struct ptd_cursor *at, uint64_t form,
-                               const struct ptd_line_sections *sections)
-{
-    struct value value = {0, NULL};
-    switch (form) {
-    case DW_FORM_STRING:
-        value.text = ptd_cursor_text(at);
-        break;
-    case DW_FORM_STRP:
-        value.text = ptd_line_text(sections->strings, sections->strings_size,
-                                   ptd_cursor_number(at, unit->offset_size));
-        break;
-    case DW_FORM_LINE_STRP:
-        value.text = ptd_line_text(sections->line_strings, sections->line_strings_size,
-                                   ptd_cursor_number(at, unit->offset_size));
-        break;
-    case DW_FORM_STRP_SUP:
-    case DW_FORM_GNU_STRP_ALT:
-        value.text = ptd_line_text(sections->shared_strings, sections->shared_strings_size,
-                                   ptd_cursor_number(at, unit->offset_size));
-        break;
-    case DW_FORM_SEC_OFFSET:
-        value.number = ptd_cursor_number(at, unit->offset_size);
-        break;
-    case DW_FORM_REF_ADDR:
-        ptd_cursor_skip(at, unit->version == 2 ? unit->address_size : unit->offset_size);
-        break;
-    case DW_FORM_ADDR:
-        ptd_cursor_skip(at, unit->address_size);
-        break;
-    case DW_FORM_DATA1:
-    case DW_FORM_FLAG:
-    case DW_FORM_STRX1:
-    case DW_FORM_ADDRX1:
-        value.number = ptd_cursor_number(at, 1);
-        break;
-    case DW_FORM_DATA2:
-    case DW_FORM_STRX2:
-    case DW_FORM_ADDRX2:
-        value.number = ptd_cursor_number(at, 2);
-        break;
-    case DW_FORM_STRX3:
-    case DW_FORM_ADDRX3:
-        value.number = ptd_cursor_number(at, 3);
-        break;
-    case DW_FORM_DATA4:
-    case DW_FORM_REF4:
-    case DW_FORM_STRX4:
-    case DW_FORM_ADDRX4:
-        value.number = ptd_cursor_number(at, 4);
-        break;
-    case DW_FORM_DATA8:
-        value.number = ptd_cursor_number(at, 8);
-        break;
-    case DW_FORM_DATA16:
-        ptd_cursor_skip(at, 16);
-        break;
-    case DW_FORM_SDATA:
-    case DW_FORM_UDATA:
-    case DW_FORM_STRX:
-    case DW_FORM_ADDRX:
-    case DW_FORM_LOCLISTX:
-    case DW_FORM_RNGLISTX:
-        value.number = ptd_cursor_uleb(at);
-        break;
-    case DW_FORM_BLOCK:
-    case DW_FORM_EXPRLOC:
-        ptd_cursor_skip(at, ptd_cursor_uleb(at));
-        break;
-    case DW_FORM_BLOCK1:
-        ptd_cursor_skip(at, ptd_cursor_number(at, 1));
-        break;
-    case DW_FORM_BLOCK2:
-        ptd_cursor_skip(at, ptd_cursor_number(at, 2));
-        break;
-    case DW_FORM_BLOCK4:
-        ptd_cursor_skip(at, ptd_cursor_number(at, 4));
-        break;
-    case DW_FORM_FLAG_PRESENT:
-    case DW_FORM_IMPLICIT_CONST:
-        break;
-    default:
-        at->bad = true;
-    }
-    return value;
-}
-
 /* Read a unit's first entry. True when it says both where its line table is and where it was compiled. */
 static bool read_entry(struct ptd_unit_dir *ret, const struct unit *unit, struct ptd_cursor *at,
                        const struct ptd_line_sections *sections, size_t *work)
@@ -236,7 +101,7 @@ static bool read_entry(struct ptd_unit_dir *ret, const struct unit *unit, struct
             break;
         if (form == DW_FORM_IMPLICIT_CONST)
             ptd_cursor_sleb(&declared);
-        struct value value = read_value(unit, at, form, sections);
+        struct ptd_form_value value = ptd_form_read(&unit->sizes, at, form, sections);
         if (at->bad)
             break;
         if (name == DW_AT_STMT_LIST) {
