@@ -48,9 +48,6 @@ EVENTS = ("enabled", "disabled", "async_disabled", "async_branch", "paging", "as
           "unknown")
 """Names of `enum ptd_event`, in its order."""
 
-MODES = np.array([0, 16, 32, 64], np.int8)
-"""Bits of libipt's `enum pt_exec_mode`, in its order."""
-
 ENABLED, OVERFLOW = EVENTS.index("enabled"), EVENTS.index("overflow")
 KINDS = TASK_KINDS
 """The kinds of rows a task has."""
@@ -122,7 +119,7 @@ class Assembler:
     """
 
     def __init__(self, *, interleaved: bool = False, part_rows: int = PART_ROWS) -> None:
-        self.tables = own(lib.ptd_tables_create(), lib.ptd_tables_destroy)
+        self.tables = own(lib.ptd_tables_create_distinct(), lib.ptd_tables_destroy)
         self.threads: dict[int, Totals] = {}
         self.lost: dict[str, dict[str, int]] = {}  # of a trace's own bytes, by kind of gap
         self.traces: list[tuple[str, int]] = []  # name and size
@@ -170,24 +167,24 @@ class Assembler:
     def _number(self, opened: TaskFile, columns: dict[str, pa.Array]) -> npt.NDArray[np.int32]:
         """Take the task's dictionaries over; its paths' numbers."""
         kept = {name: np.ascontiguousarray(columns[name].to_numpy(zero_copy_only=False)) for name in PARTS
-                if name.startswith(("block_", "path_"))}
-        blocks, paths = len(kept["block_ip"]), len(kept["path_length"])
+                if name.startswith(("block_", "leg_", "path_"))}
+        blocks, legs, paths = len(kept["block_ip"]), len(kept["leg_starts"]) - 1, len(kept["path_length"])
         sound = all(len(values) == blocks for name, values in kept.items() if name.startswith("block_"))
-        if not sound or len(kept["path_starts"]) != paths + 1:
+        if not sound or legs < 0 or len(kept["path_starts"]) != paths + 1:
             raise damaged(opened.path)
         names = ("image", "offset", "ip", "last_ip", "size", "instructions", "last", "mode")
         pointers = {name: ffi.from_buffer(kept[f"block_{name}"]) for name in names}
         block_view = ffi.new("struct ptd_blocks_view *", {"count": blocks})
         for name, pointer in pointers.items():
             setattr(block_view, name, ffi.cast(f"{_C[kept[f'block_{name}'].dtype.name]} *", pointer))
-        path_view = ffi.new("struct ptd_paths_view *", {
-            "count": paths, "block_count": len(kept["path_blocks"]),
-            "starts": ffi.from_buffer("int32_t[]", kept["path_starts"]),
-            "blocks": ffi.from_buffer("int32_t[]", kept["path_blocks"])})
-        block_map, path_map = np.empty(blocks, np.int32), np.empty(paths, np.int32)
-        status = lib.ptd_tables_take(self.tables, block_view, path_view,
-                                     ffi.from_buffer("int32_t[]", block_map, require_writable=True),
-                                     ffi.from_buffer("int32_t[]", path_map, require_writable=True))
+        lists = [ffi.new("struct ptd_paths_view *", {
+            "count": count, "item_count": len(kept[items]), "starts": ffi.from_buffer("int32_t[]", kept[starts]),
+            "items": ffi.from_buffer("int32_t[]", kept[items])})
+            for count, starts, items in ((legs, "leg_starts", "leg_blocks"), (paths, "path_starts", "path_legs"))]
+        path_map = np.empty(paths, np.int32)
+        maps = [np.empty(blocks, np.int32), np.empty(legs, np.int32), path_map]
+        status = lib.ptd_tables_take(self.tables, block_view, *lists, *(
+            ffi.from_buffer("int32_t[]", numbers, require_writable=True) for numbers in maps))
         if status < 0:
             if status == -errno.ERANGE:
                 raise damaged(opened.path)
@@ -253,9 +250,7 @@ class Assembler:
             flow = opened.row(number)["flow"]
             if at < len(flow):
                 path = int(read_map(piece.file)[flow[at].as_py()])
-                view = ffi.new("struct ptd_paths_view *")
-                lib.ptd_tables_paths(self.tables, view)
-                return int(view.blocks[view.starts[path]])
+                return int(lib.ptd_tables_first_block_of(self.tables, path))
             at -= len(flow)
         raise damaged(piece.file)
 
@@ -272,15 +267,22 @@ class Assembler:
         view = ffi.new("struct ptd_paths_view *")
         lib.ptd_tables_paths(self.tables, view)
         n = view.count
-        starts = array(self.tables, view.starts, n + 1, pa.int32())
-        lists = pa.ListArray.from_arrays(starts, array(self.tables, view.blocks, view.block_count, pa.int32()))
         length = array(self.tables, view.length, n, pa.int32())
         instructions = array(self.tables, view.instructions, n, pa.int32())
         for begin in range(0, n, rows):
-            end = min(begin + rows, n)
+            count = min(rows, n - begin)
+            starts = np.empty(count + 1, np.int32)
+            blocks = np.empty(pc.sum(length.slice(begin, count)).as_py(), np.int32)
+            status = lib.ptd_tables_expand(self.tables, begin, begin + count,
+                                           ffi.from_buffer("int32_t[]", starts, require_writable=True),
+                                           ffi.from_buffer("int32_t[]", blocks, require_writable=True))
+            if status < 0:
+                raise MachineLacks(f"paths cannot be written ({os.strerror(-status)})", where="the decoder",
+                                   remedy="decode fewer threads at once")
             yield pa.table({
-                "path": pa.array(np.arange(begin, end, dtype=np.int32)), "blocks": lists.slice(begin, end - begin),
-                "length": length.slice(begin, end - begin), "instructions": instructions.slice(begin, end - begin),
+                "path": pa.array(np.arange(begin, begin + count, dtype=np.int32)),
+                "blocks": pa.ListArray.from_arrays(pa.array(starts), pa.array(blocks)),
+                "length": length.slice(begin, count), "instructions": instructions.slice(begin, count),
             }, schema=schemas.PATHS.schema)
 
     def blocks(self) -> dict[str, pa.Array]:

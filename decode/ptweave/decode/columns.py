@@ -23,7 +23,7 @@ def array(owner: Any, pointer: Any, count: int, kind: pa.DataType, valid: Any = 
     The memory is shared and `owner` keeps it alive; it is copied when `owner` is None.
     """
     if count == 0:
-        return pa.array([], kind)
+        return pa.nulls(0, kind)
     values = _buffer(owner, pointer, count * kind.bit_width // 8)
     bitmap = None if valid is None else _buffer(owner, valid, (count + 7) // 8)
     return pa.Array.from_buffers(kind, count, [bitmap, values])

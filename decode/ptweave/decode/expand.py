@@ -136,8 +136,9 @@ class Expansion:
                 _numbers(table["before"].fill_null(0), np.int32))
 
 
-def instruction_hash(bundle: Bundle, thread: int) -> tuple[int, int]:
-    """How many instructions a thread executed, and an order-sensitive hash of their addresses, from the tables.
+def instruction_hash(bundle: Bundle, thread: int, skip: int = 0) -> tuple[int, int]:
+    """How many instructions a thread executed, and an order-sensitive hash of their addresses, from the tables; without
+    the first `skip` rows of its flow.
 
     The hash starts at 0; for each address h = (h ^ ip) * 0x9E3779B97F4A7C15; h ^= h >> 29 (64 bits). Raises BadInput
     when the tables are missing, contradict themselves or do not fit the images.
@@ -146,6 +147,7 @@ def instruction_hash(bundle: Bundle, thread: int) -> tuple[int, int]:
     state = ffi.new("uint64_t *", 0)
     count = 0
     for part in expansion.flow(thread):
+        part, skip = part[skip:], max(0, skip - len(part))
         done = lib.ptd_hash_flow(expansion.handle, _pointer("int32_t", part), len(part), state)
         if done < 0:
             raise BadInput("names paths or blocks that are not there", where=str(bundle.tables / "flow"),

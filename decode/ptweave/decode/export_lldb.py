@@ -14,7 +14,6 @@ import shutil
 import stat
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -23,10 +22,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ptweave.data.bundle import Bundle
-from ptweave.data.errors import BadInput, MachineLacks
+from ptweave.data.errors import BadInput
 from ptweave.data.manifest import Clocks
 from ptweave.data.sideband import SidebandKind, read_sideband
 from ptweave.decode.elf import PF_X, PT_LOAD
+from ptweave.decode.exported import Exported, new_folder
 from ptweave.decode.images import Code, Image, Mapping
 from ptweave.decode.lldb_json import Conversion
 from ptweave.decode.plan import Thread, plan
@@ -38,39 +38,13 @@ _SWITCH_CPU_WIDE = 15
 _SWITCH_OUT = 1 << 13
 
 
-@dataclass
-class Exported:
-    """What was made: the folder, and in words what LLDB's format could not take."""
-
-    path: Path
-    lacks: list[str] = field(default_factory=list)
-
-    def lack(self, what: str) -> None:
-        if what not in self.lacks:
-            self.lacks.append(what)
-
-
 def export_lldb(bundle: Bundle, output: Path) -> Exported:
     """Write `bundle` as an LLDB trace bundle into the new folder `output`.
 
     Raises BadInput when the folder exists or the run's traces cannot be read, MachineLacks when it cannot be written.
     """
-    try:
-        output.mkdir()
-    except FileExistsError as error:
-        raise BadInput("exists already", where=str(output),
-                       remedy="remove it, or choose another name with -o") from error
-    except OSError as error:
-        raise MachineLacks(f"cannot be made ({error.strerror})", where=str(output),
-                           remedy="choose another place with -o") from error
-    try:
+    with new_folder(output):
         return _Exporter(bundle, output).run()
-    except BaseException as error:
-        shutil.rmtree(output, ignore_errors=True)
-        if isinstance(error, OSError):
-            raise MachineLacks(f"cannot be written ({error.strerror or error})", where=str(output),
-                               remedy="make room, or choose another place with -o") from error
-        raise
 
 
 class _Exporter:
@@ -299,14 +273,14 @@ class _Exporter:
 
 def conversion_of(clocks: Clocks) -> Conversion | None:
     """perf's conversion for a run's clocks: exact where it came from one, else as near as 32 bits get; None: no
-    time."""
+    time. Turned round it must not leave 64 bits: a rest below `mult` is shifted by `shift`."""
     ticks, ns = clocks.tsc1 - clocks.tsc0, clocks.t1_ns - clocks.t0_ns
     if ticks <= 0 or ns <= 0:
         return None
     if clocks.tsc0 == 0 and ticks & ticks - 1 == 0 and ns < 1 << 32:
         return Conversion(ns, ticks.bit_length() - 1, clocks.t0_ns)
     shift = 0
-    while shift < 63 and (ns << shift + 1) // ticks < 1 << 32:
+    while shift < 63 and (ns << shift + 1) // ticks < 1 << min(32, 63 - shift):
         shift += 1
     mult = (ns << shift) // ticks
     return Conversion(mult, shift, clocks.t0_ns - (clocks.tsc0 * mult >> shift)) if mult else None

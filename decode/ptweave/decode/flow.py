@@ -17,6 +17,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -31,9 +32,10 @@ from ptweave.decode.debug_files import DebugFiles
 from ptweave.decode.images import Code
 from ptweave.decode.naming import Naming
 from ptweave.decode.plan import plan
-from ptweave.decode.ranges import RANGE_BYTES
+from ptweave.decode.ranges import range_bytes
 from ptweave.decode.task import Decoder, Key, Task, chosen, finished, tasks
-from ptweave.decode.workers import Here, Pool, release_memory
+from ptweave.decode.worker import release_memory
+from ptweave.decode.workers import Here, Pool, Workers
 
 __all__ = ["CLASSES", "DECODED_THREADS", "EVENTS", "Decoder", "Report", "decode_flow"]
 
@@ -44,7 +46,7 @@ DECODED_THREADS = pa.schema([
 ])
 """`decoded/threads.parquet`: what decoding knows of each thread; first_block is null when it has no flow."""
 
-PATH_ROWS = 1 << 17
+PATH_ROWS = 1 << 15
 """Rows in a row group of `paths`: each holds a dozen numbers."""
 
 TASKS = "tasks"
@@ -76,14 +78,15 @@ class Report:
 
 
 def decode_flow(bundle: Bundle, progress: Progress | None = None, *, jobs: int = 1, decoder: Decoder = Decoder.AUTO,
-                files: DebugFiles | None = None, range_bytes: int = RANGE_BYTES,
-                part_rows: int = PART_ROWS) -> Report:
+                files: DebugFiles | None = None, size: int | None = None,
+                part_rows: int = PART_ROWS, cluster: Any = None) -> Report:
     """Decode every trace of `bundle` and write the flow tables, `decoded/threads.parquet` and the ledger.
 
-    `jobs` processes decode at a time (1: this one does it all). `progress` is called with bytes of trace done and in
+    `jobs` processes decode at a time (1: this one does it all), or the workers of `cluster`, a Dask client
+    (`ptweave.decode.cluster`). `progress` is called with bytes of trace done and in
     all; `files` finds separate debug files. Decoding again replaces what was decoded before; the tables appear when all
-    of it is done. A decode that was ended before goes on with the tasks that were finished. `range_bytes` and
-    `part_rows` (see RANGE_BYTES, PART_ROWS) decide where traces and tables are cut.
+    of it is done. A decode that was ended before goes on with the tasks that were finished. `size`, bytes of
+    a range (see `range_bytes`), and `part_rows` (see PART_ROWS) decide where traces and tables are cut.
 
     Raises BadInput for a bundle without a readable sideband, one that is being decoded by somebody else, or a decoder
     that is not there; MachineLacks when memory runs out or a process was killed. Everything that could not be decoded
@@ -91,7 +94,7 @@ def decode_flow(bundle: Bundle, progress: Progress | None = None, *, jobs: int =
     """
     report = Report(chosen(decoder), jobs)
     with _folder(bundle) as folder:
-        _Decode(bundle, folder, report, progress or (lambda done, total: None), files, part_rows).run(range_bytes)
+        _Decode(bundle, folder, report, progress or (lambda done, total: None), files, part_rows, cluster).run(size)
     return report
 
 
@@ -99,8 +102,9 @@ class _Decode:
     """One decode of one bundle. `folder` holds what is not finished."""
 
     def __init__(self, bundle: Bundle, folder: Path, report: Report, progress: Progress, files: DebugFiles | None,
-                 part_rows: int) -> None:
+                 part_rows: int, cluster: Any) -> None:
         self.bundle = bundle
+        self.cluster = cluster
         self.folder = folder
         self.tables = folder / "tables"
         self.report = report
@@ -110,16 +114,17 @@ class _Decode:
         self.threads = plan(bundle, read_sideband(bundle.sideband))
         self.assembler = Assembler(interleaved=any(thread.of_cpu for thread in self.threads), part_rows=part_rows)
 
-    def run(self, range_bytes: int) -> None:
+    def run(self, size: int | None) -> None:
         report = self.report
         with report.step("plan"):
-            todo = [task for thread in self.threads for task in tasks(thread, range_bytes)]
+            report.trace_bytes = sum(thread.size for thread in self.threads)
+            each = range_bytes(report.trace_bytes) if size is None else size
+            todo = [task for thread in self.threads for task in tasks(thread, each)]
             key = Key.of(self.bundle, report.decoder)
             files = [self.folder / key.name(task) for task in todo]
             done = {index for index, file in enumerate(files) if finished(file)}
             self._clear({file.name for file in files})
         report.tasks, report.found = len(todo), len(done)
-        report.trace_bytes = sum(thread.size for thread in self.threads)
         with report.step("decode"):
             self._work(todo, files, done)
         with report.step("publish"):
@@ -152,10 +157,7 @@ class _Decode:
             seen = max(seen, min(sum(behind), total))
             self.progress(seen, total)
 
-        jobs = min(self.report.jobs, max(1, len(todo) - len(done)))
-        workers = Here(self.bundle, self.report.decoder, self.code) if jobs == 1 else Pool(
-            self.bundle, self.report.decoder, jobs)
-        with workers:
+        with self._workers(len(todo) - len(done)) as workers:
             decoding: dict[Future[None], int] = {}
             writing: set[Future[None]] = set()
             coming = iter([index for index in range(len(todo)) if index not in done])
@@ -188,6 +190,17 @@ class _Decode:
                 for future in workers.wait(writing):
                     future.result()
                     writing.discard(future)
+
+    def _workers(self, tasks: int) -> Workers:
+        """Who does so many tasks."""
+        if self.cluster is not None:
+            from ptweave.decode.cluster import Cluster
+
+            return Cluster(self.cluster, self.bundle, self.report.decoder)
+        jobs = min(self.report.jobs, max(1, tasks))
+        if jobs == 1:
+            return Here(self.bundle, self.report.decoder, self.code)
+        return Pool(self.bundle, self.report.decoder, jobs)
 
     def _write_dictionaries(self) -> None:
         """Paths, and blocks with functions and lines; images and maps."""

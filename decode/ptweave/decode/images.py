@@ -171,7 +171,7 @@ class Space:
 
 
 class Code:
-    """All images and address spaces of a run. `forked_from`: process id → the one it is a fork of."""
+    """All images and address spaces of a run. `forked_from`: process id → the one it is a fork or a thread of."""
 
     def __init__(self, sideband: pa.Table, folder: Path) -> None:
         self.folder = folder
@@ -180,7 +180,7 @@ class Code:
         self.forked_from: dict[int, int] = {}
         self._by_name: dict[tuple[str | None, str | None], Image] = {}
         for row in sideband.filter(pc.equal(sideband["kind"], SidebandKind.PROCESS.value)).to_pylist():
-            if row["detail"] == "fork" and row["value"]:
+            if row["detail"] in ("fork", "thread") and row["value"]:
                 self.forked_from[row["pid"]] = row["value"]
         wanted = [SidebandKind.MAP.value, SidebandKind.CODE.value, SidebandKind.UNMAP.value]
         rows = sideband.filter(pc.is_in(sideband["kind"], pa.array(wanted)))

@@ -20,8 +20,11 @@ from ptweave.data.errors import BadInput
 from ptweave.decode._ipt import ffi, lib
 from ptweave.decode.plan import Slice, Thread
 
-RANGE_BYTES = 4 << 20
-"""A range ends at the first PSB so many bytes after its beginning, or later."""
+SMALLEST, LARGEST = 4 << 20, 8 << 20
+"""Bytes of packets in a range, about: small ones forget too soon what they learnt, and memory bounds the others."""
+
+RANGES = 12
+"""Ranges that traces between the two are cut into, so that several processes find work to the end."""
 
 NONE = (1 << 64) - 1
 
@@ -42,8 +45,16 @@ class Range:
     first: bool = True
 
 
-def cut(thread: Thread, packets: Any, size: int = RANGE_BYTES) -> Iterator[Range]:
-    """The ranges of a thread's trace, in order; `packets` is a `uint8_t *` to all of it."""
+def range_bytes(total: int) -> int:
+    """About how many bytes a range of traces of `total` bytes has: depends on nothing else."""
+    return min(max(total // RANGES, SMALLEST), LARGEST)
+
+
+def cut(thread: Thread, packets: Any, size: int) -> Iterator[Range]:
+    """The ranges of a thread's trace, in order; `packets` is a `uint8_t *` to all of it.
+
+    A range ends at the first PSB `size` bytes after its beginning, or later.
+    """
     lost = {gap.offset for gap in thread.lost}
     for part in thread.slices:
         begin = part.begin

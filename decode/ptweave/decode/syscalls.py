@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import bisect
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +32,16 @@ from ptweave.data.manifest import Clocks
 from ptweave.data.schemas import DECODED_SYSCALLS, ROW_GROUP
 from ptweave.data.syslog import SYSLOG_DTYPE
 from ptweave.decode._join import ffi, lib
-from ptweave.decode.raw_syscalls import NO_THREAD, ROW_RETURNED, MappedRows, Recording, Rows, Spill, TaskTable
+from ptweave.decode.raw_syscalls import (
+    NO_THREAD,
+    ROW_RETURNED,
+    FileNames,
+    MappedRows,
+    Recording,
+    Rows,
+    Spill,
+    TaskTable,
+)
 from ptweave.decode.syscall_columns import KERNEL, Calls, to_batch
 
 _BLOCK = 1 << 17
@@ -42,6 +51,7 @@ _SLACK_NS = 1_000  # clock error within which a kernel row counts as inside a ca
 _TOLERANCE_NS = 1_000_000
 _SEARCH_NS = 5_000_000  # clock error looked for
 _EXECS = tuple(syscall_table.NUMBERS[name] for name in ("execve", "execveat"))
+_EXIT = syscall_table.NUMBERS["exit"]
 _SYSCALL_INSTRUCTION = 2  # bytes; the kernel reports the address behind it
 
 
@@ -52,7 +62,7 @@ class Counts:
     rows: int = 0
     engine_own: int = 0
     joined: int = 0  # calls of the log with the kernel's row
-    no_kernel_row: int = 0  # calls the kernel was asked for, without one
+    no_kernel_row: int = 0  # calls the kernel was asked for, and that were not begun again, without one
 
 
 def decode_syscalls(bundle: Bundle, ledger: Ledger | None = None) -> int:
@@ -70,10 +80,10 @@ def decode_syscalls(bundle: Bundle, ledger: Ledger | None = None) -> int:
     tasks = TaskTable.load(bundle.sideband, bundle.manifest.clocks)
     with tempfile.TemporaryDirectory(dir=bundle.decoded, prefix=".syscalls-") as scratch:
         spill = Spill(Path(scratch))
-        with closing(spill.paths), _Writer(partial) as writer:
-            spill.fill(recording or (), tasks)
+        with closing(spill.memory), _Writer(partial) as writer:
+            spill.fill(recording or (), tasks, FileNames(path.with_name("files.arrow")))
             for calls in _all_calls(bundle.manifest.clocks, logs, tasks, spill, counts):
-                writer.write(to_batch(calls, spill.paths))
+                writer.write(to_batch(calls, spill.memory))
     partial.replace(target)
     own = ledger if ledger is not None else bundle.ledger()
     _account(own, counts, recording)
@@ -116,7 +126,7 @@ def _from_kernel(thread: int, block: Rows) -> Calls:
         pid=block["pid"], tid=block["tid"], t_enter=block["t_enter"], t_exit=block["t_exit"],
         result=block["result"], returned=(block["flags"] & ROW_RETURNED) != 0,
         number=block["number"], args=block["args"], ip=block["ip"] - np.uint64(_SYSCALL_INSTRUCTION),
-        paths=block["paths"])
+        memory=block["memory"])
 
 
 # --- the join ------------------------------------------------------------------------------------------------------
@@ -127,13 +137,35 @@ def _read_log(path: Path) -> MappedRows:
     return MappedRows(path, SYSLOG_DTYPE, path.stat().st_size // SYSLOG_DTYPE.itemsize)
 
 
-class _Joiner:
-    """One thread's walk through its log and its rows, side by side."""
+@dataclass(frozen=True)
+class _Part:
+    """What one task of a thread did: from and to which record of its log, and which row."""
 
-    def __init__(self, log: MappedRows, rows: MappedRows, clocks: Clocks) -> None:
+    log: tuple[int, int]
+    rows: tuple[int, int]
+
+
+def _parts(log: MappedRows, rows: MappedRows, before: int) -> list[_Part]:
+    """The first `before` rows are of a task that the thread was until it called exit and went on as another."""
+    ends = np.flatnonzero(log.array["number"] == _EXIT)
+    whole = _Part((0, len(log.array)), (0, len(rows.array)))
+    if not before or not len(ends):
+        return [whole]
+    end = int(ends[0]) + 1
+    return [_Part((0, end), (0, before)), _Part((end, whole.log[1]), (before, whole.rows[1]))]
+
+
+class _Joiner:
+    """One task's walk through its log and its rows, side by side.
+
+    `part`: which records of the thread's log and which of its rows are the task's.
+    """
+
+    def __init__(self, log: MappedRows, rows: MappedRows, clocks: Clocks, part: _Part) -> None:
         self._mapped = (log, rows)
-        self.log = log.array
-        self.rows = rows.array
+        self.part = part
+        self.log = log.array[part.log[0]:part.log[1]]
+        self.rows = rows.array[part.rows[0]:part.rows[1]]
         self._clock = ffi.new("struct ptw_clock *", {
             "tsc0": clocks.tsc0, "tsc1": clocks.tsc1, "t0": clocks.t0_ns, "t1": clocks.t1_ns})
         nargs = bytes(min(syscall_table.nargs_of(number), 6) for number in range(512))
@@ -154,8 +186,7 @@ class _Joiner:
         """Row of each call in [begin, end), -1 for none; advances. Learns first how far the clocks are apart."""
         loose, _ = self._match(begin, end, 0, _SEARCH_NS, self._cursor[0])
         self.shift = self._apart(begin, end, loose)
-        exact, cursor = self._match(begin, end, self.shift, _TOLERANCE_NS, self._cursor[0])
-        self._cursor[0] = cursor
+        exact, self._cursor[0] = self._match(begin, end, self.shift, _TOLERANCE_NS, self._cursor[0])
         return exact
 
     def _apart(self, begin: int, end: int, match: npt.NDArray[np.int64]) -> int:
@@ -192,8 +223,8 @@ class _Joiner:
     def forget(self, index: int) -> None:
         """The calls before this one are done with, and so are the rows before the cursor."""
         log, rows = self._mapped
-        log.forget(index)
-        rows.forget(int(self._cursor[0]))
+        log.forget(self.part.log[0] + index)
+        rows.forget(self.part.rows[0] + int(self._cursor[0]))
 
     def begin(self, index: int) -> int:
         """When a call began, on the rows' clock."""
@@ -215,23 +246,32 @@ class _Joiner:
 
 def _joined(thread: int, mapped_log: MappedRows, rows: MappedRows, clocks: Clocks, tasks: TaskTable, spill: Spill,
             counts: Counts) -> Iterator[Calls]:
-    joiner = _Joiner(mapped_log, rows, clocks)
-    log = joiner.log
     task = tasks.by_thread.get(thread)
     ids = (task.pid, task.tid) if task else (0, 0)
-    used = 0
+    parts = _parts(mapped_log, rows, spill.before.get(thread, 0))
+    for part in parts:
+        joiner = _Joiner(mapped_log, rows, clocks, part)
+        used = yield from _join(thread, ids, joiner, spill, counts)
+        native = _native_from(joiner, tasks, ids[0]) if part is parts[-1] else len(joiner.rows)
+        counts.joined += used
+        counts.engine_own += native - used
+    yield from _kernel_only(thread, rows, parts[-1].rows[0] + native)
+
+
+def _join(thread: int, ids: tuple[int, int], joiner: _Joiner, spill: Spill,
+          counts: Counts) -> Generator[Calls, None, int]:
+    """A task's calls, block by block; returns how many of its rows are calls of its log."""
+    log, used = joiner.log, 0
     for begin in range(0, len(log), _BLOCK):
         end = min(begin + _BLOCK, len(log))
         match = joiner.match(begin, end)
         used += int((match >= 0).sum())
-        asked = (log["flags"][begin:end] & lib.PTW_CALL_ANSWERED) == 0
+        # a signal may come when the kernel was about to be asked: the call is made again, and logged again
+        asked = (log["flags"][begin:end] & (lib.PTW_CALL_ANSWERED | lib.PTW_CALL_RESTARTED)) == 0
         counts.no_kernel_row += int((asked & (match < 0)).sum())
         yield _block(thread, ids, joiner, begin, match, spill)
         joiner.forget(end)
-    native = _native_from(joiner, tasks, ids[0])
-    yield from _kernel_only(thread, rows, native)
-    counts.joined += used
-    counts.engine_own += native - used
+    return used
 
 
 def _block(thread: int, ids: tuple[int, int], joiner: _Joiner, begin: int, match: npt.NDArray[np.int64],
@@ -242,22 +282,23 @@ def _block(thread: int, ids: tuple[int, int], joiner: _Joiner, begin: int, match
     t_enter, t_exit = joiner.times(begin, end)
     returned = log["tsc_exit"] != 0
     result = np.array(log["result"])
-    paths = np.full(len(match), -1, dtype=np.int64)
+    memory = np.full(len(match), -1, dtype=np.int64)
     pid, tid = np.full(len(match), ids[0], np.int32), np.full(len(match), ids[1], np.int32)
     found = np.flatnonzero(match >= 0)
     if len(found):
         rows = joiner.rows[match[found]]
-        pid[found], tid[found], paths[found] = rows["pid"], rows["tid"], rows["paths"]
+        pid[found], tid[found], memory[found] = rows["pid"], rows["tid"], rows["memory"]
         t_enter[found] = rows["t_enter"]
         kernel_returned = (rows["flags"] & ROW_RETURNED) != 0
         t_exit[found] = np.where(kernel_returned & returned[found], rows["t_exit"], t_exit[found])
         again = kernel_returned & ((log["flags"][found] & lib.PTW_CALL_RESTARTED) != 0)
         t_exit[found[again]], result[found[again]] = rows["t_exit"][again], rows["result"][again]
         returned[found[again]] = True
-    calls = Calls(thread=thread, index=np.arange(begin, end), source=(match >= 0).astype(np.int8), pid=pid, tid=tid,
-                  t_enter=t_enter, t_exit=t_exit, result=result, returned=returned,
+    first = joiner.part.log[0]
+    calls = Calls(thread=thread, index=np.arange(first + begin, first + end), source=(match >= 0).astype(np.int8),
+                  pid=pid, tid=tid, t_enter=t_enter, t_exit=t_exit, result=result, returned=returned,
                   number=log["number"].astype(np.int32), args=np.array(log["args"]), ip=np.array(log["ip"]),
-                  paths=paths)
+                  memory=memory)
     if len(joiner.rows):
         _complete_execs(calls, joiner, begin)
         _find_paths(calls, joiner, begin, spill)
@@ -279,18 +320,18 @@ def _complete_execs(calls: Calls, joiner: _Joiner, begin: int) -> None:
 def _find_paths(calls: Calls, joiner: _Joiner, begin: int, spill: Spill) -> None:
     """Paths of calls the engine answered itself: where it gave the kernel the program's own pointer meanwhile."""
     with_paths = [call.number for call in syscall_table.SYSCALLS.values() if call.paths]
-    for at in np.flatnonzero((calls.paths < 0) & np.isin(calls.number, with_paths)).tolist():
+    for at in np.flatnonzero((calls.memory < 0) & np.isin(calls.number, with_paths)).tolist():
         wanted = [int(calls.args[at][argument]) for argument in syscall_table.SYSCALLS[int(calls.number[at])].paths]
         known: dict[int, bytes] = {}
         rows = joiner.rows_during(begin + at)
-        for row in rows[rows["paths"] >= 0]:
+        for row in rows[rows["memory"] >= 0]:
             call = syscall_table.SYSCALLS.get(int(row["number"]))
-            texts = spill.paths.take(np.array([row["paths"]])).to_pylist()[0]
+            texts = spill.memory.paths(int(row["memory"]))
             for argument, text in zip(call.paths if call else (), texts, strict=False):
                 if text is not None:
                     known.setdefault(int(row["args"][argument]), text)
         if any(pointer in known for pointer in wanted):
-            calls.paths[at] = spill.paths.add([known.get(pointer) for pointer in wanted])
+            calls.memory[at] = spill.memory.add([known.get(pointer) for pointer in wanted])
 
 
 def _native_from(joiner: _Joiner, tasks: TaskTable, pid: int) -> int:

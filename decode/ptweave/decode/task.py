@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: MIT
 """One task of a decode: some ranges of a trace in, one file with everything they came to out.
 
-A task knows nothing of other tasks: it numbers blocks and paths by itself and counts blocks from 0. Its file is an
-Arrow IPC file. Each row holds what one step filled, column by column as lists; the last row (`PARTS`) holds the task's
-dictionaries, its pieces and its sums. It appears in one step, under a name that says exactly what was decoded, with
-what, from what; so a file that is there is the result, and anything else about it need not be asked.
+A task knows nothing of other tasks: it numbers blocks, legs and paths by itself and counts blocks from 0. Its file is
+an Arrow IPC file. Each row holds what one step filled, column by column as lists; the last row (`PARTS`) holds the
+task's dictionaries (legs are lists of blocks, paths lists of legs), its pieces and its sums. It appears in one step,
+under a name that says exactly what was decoded, with what, from what; so a file that is there is the result, and
+anything else about it need not be asked.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from ptweave.decode.plan import Switch, Thread, switches_of
 from ptweave.decode.processor import described, processor
 from ptweave.decode.ranges import Range, cut, opened
 
-FORMAT = 4
+FORMAT = 5
 """Version of the task files."""
 
 DIGEST_SIZE = 8
@@ -75,9 +76,9 @@ def chosen(decoder: Decoder) -> Decoder:
 def _functions(decoder: Decoder) -> _Functions:
     if chosen(decoder) is Decoder.LIBIPT:
         return _Functions("struct ptd_decoder **", lib.ptd_decoder_create, lib.ptd_decoder_step,
-                          lib.ptd_decoder_progress, lib.ptd_decoder_destroy, version=1)
+                          lib.ptd_decoder_progress, lib.ptd_decoder_destroy, version=3)
     return _Functions("struct ptd_cached **", lib.ptd_cached_create, lib.ptd_cached_step, lib.ptd_cached_progress,
-                      lib.ptd_cached_destroy, version=1)
+                      lib.ptd_cached_destroy, version=3)
 
 
 @dataclass(frozen=True)
@@ -149,13 +150,13 @@ _NULLABLE = ("event_ip", "event_target", "event_detail", "event_size")
 _PARTS: dict[str, pa.DataType] = {
     "block_image": pa.int32(), "block_offset": pa.int64(), "block_ip": pa.uint64(), "block_last_ip": pa.uint64(),
     "block_size": pa.int32(), "block_instructions": pa.int32(), "block_last": pa.int8(), "block_mode": pa.uint8(),
-    "path_starts": pa.int32(), "path_blocks": pa.int32(), "path_length": pa.int32(),
+    "leg_starts": pa.int32(), "leg_blocks": pa.int32(),
+    "path_starts": pa.int32(), "path_legs": pa.int32(), "path_length": pa.int32(),
     "piece_thread": pa.int32(), "piece_tsc": pa.uint64(), "piece_flow": pa.int64(), "piece_clock": pa.int64(),
     "piece_event": pa.int64(), "piece_gap": pa.int64(), "piece_seq": pa.int64(), "piece_instructions": pa.uint64(),
     "piece_branches": pa.uint64(),
     "end": pa.int64(),
 }
-_NULLABLE = ("event_ip", "event_target", "event_detail", "event_size")
 STEPS = tuple(_LISTS)
 PARTS = tuple(_PARTS)
 PIECE = ("thread", "tsc", "flow", "clock", "event", "gap", "seq", "instructions", "branches")
@@ -168,11 +169,11 @@ _SCHEMA = pa.schema([pa.field(name, pa.list_(kind)) for name, kind in {**_LISTS,
 
 
 def _one_list(values: pa.Array, kind: pa.DataType) -> pa.ListArray:
-    return pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()),
-                                    values if values.type == kind else values.cast(kind))
+    offsets = array(None, ffi.new("int32_t[]", [0, len(values)]), 2, pa.int32())
+    return pa.ListArray.from_arrays(offsets, values if values.type == kind else values.cast(kind))
 
 
-_NOTHING = {column.name: _one_list(pa.array([], column.type.value_type), column.type.value_type) for column in _SCHEMA}
+_NOTHING = {column.name: _one_list(pa.nulls(0, column.type.value_type), column.type.value_type) for column in _SCHEMA}
 
 
 @dataclass(frozen=True)
@@ -280,8 +281,8 @@ class TaskWriter:
         self._path = path
         self._partial = path.with_name(f".{path.name}.{os.getpid()}")
         self._sink = pa.OSFile(str(self._partial), "wb")
-        # compressed, so that a column is in memory of its own when it is read: a slice of one keeps no others alive
-        options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+        # not compressed: it is read once, soon, from the system's cache
+        options = pa.ipc.IpcWriteOptions(use_threads=False)
         self._writer = pa.ipc.new_file(self._sink, _SCHEMA, options=options)
 
     def write(self, columns: dict[str, pa.Array]) -> None:
@@ -405,13 +406,15 @@ class Decoding:
         self._switches = {stem: switches for stem, switches in switches_of(read_sideband(bundle.sideband)).items()
                           if len(switches) > 1 or self._cpu.exact_time or stem.startswith("cpu-")}
         self._rows: Any = None
+        self._tables = own(lib.ptd_tables_create(), lib.ptd_tables_destroy)
 
     def run(self, task: Task, file: Path, moved: Callable[[int], None] = lambda done: None) -> None:
         """Decode a task into `file`; `moved` is told bytes of it that are behind.
 
         Raises BadInput when the trace cannot be read, MachineLacks when memory runs out.
         """
-        tables = own(lib.ptd_tables_create(), lib.ptd_tables_destroy)
+        tables = self._tables
+        lib.ptd_tables_clear(tables)
         sums = _Sums()
         sums.pieces.append({**dict.fromkeys(PIECE, 0), "thread": task.thread})
         writer = TaskWriter(file)
@@ -502,13 +505,17 @@ def _columns(rows: Any, switches: _Switches, sums: _Sums) -> dict[str, pa.Array]
 
 
 def _parts(tables: Any, sums: _Sums) -> dict[str, pa.Array]:
-    blocks, paths = ffi.new("struct ptd_blocks_view *"), ffi.new("struct ptd_paths_view *")
+    blocks = ffi.new("struct ptd_blocks_view *")
+    legs, paths = ffi.new("struct ptd_paths_view *"), ffi.new("struct ptd_paths_view *")
     lib.ptd_tables_blocks(tables, blocks)
+    lib.ptd_tables_legs(tables, legs)
     lib.ptd_tables_paths(tables, paths)
     columns = {name: array(tables, getattr(blocks, name.removeprefix("block_")), blocks.count, kind)
                for name, kind in _PARTS.items() if name.startswith("block_")}
+    columns["leg_starts"] = array(tables, legs.starts, legs.count + 1, pa.int32())
+    columns["leg_blocks"] = array(tables, legs.items, legs.item_count, pa.int32())
     columns["path_starts"] = array(tables, paths.starts, paths.count + 1, pa.int32())
-    columns["path_blocks"] = array(tables, paths.blocks, paths.block_count, pa.int32())
+    columns["path_legs"] = array(tables, paths.items, paths.item_count, pa.int32())
     columns["path_length"] = array(tables, paths.length, paths.count, pa.int32())
     for name in PIECE:
         columns[f"piece_{name}"] = pa.array([piece[name] for piece in sums.pieces], _PARTS[f"piece_{name}"])

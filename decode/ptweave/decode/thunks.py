@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Event lists to thunks: `dependence/*.evl` → `decoded/thunks.parquet` (`ptweave.data.schemas.DECODED_THUNKS`).
+"""Event lists to thunks and accesses: `dependence/*.evl` → `decoded/thunks.parquet`, and where there are accesses
+`decoded/accesses.parquet` and `decoded/pages.parquet` (`ptweave.data.schemas.DECODED_…`).
 
 The C decoder (decode/src/evl.h) reads all threads together and computes vector clocks; it hands out batches of one
-thread's rows. They are kept in a temporary Arrow file and written in thread order at the end, so memory stays bounded
+thread's rows. They are kept in temporary Arrow files and written in thread order at the end, so memory stays bounded
 however long the lists are.
 """
 
@@ -12,18 +13,19 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from ptweave.data import BadInput, Bundle, Ledger, Manifest
 from ptweave.data.evl import Operation
-from ptweave.data.schemas import DECODED_THUNKS, ROW_GROUP
+from ptweave.data.schemas import BYTES, DECODED_ACCESSES, DECODED_PAGES, DECODED_THUNKS
 from ptweave.decode._evl import ffi, lib
+from ptweave.decode.spool import Spool
 
 THREADS_MAX = 1_000_000
 """Greatest thread number believed: clocks have a component for each."""
@@ -31,9 +33,10 @@ SLACK_SECONDS = 0.001
 """How far all other threads must be beyond a wait before its release counts as missing."""
 SLACK_TICKS = 3_000_000
 """The same where the TSC's rate is not known."""
-GROUP_BYTES = 64 << 20
-"""Rows held back for one row group."""
 ACQUIRE, RELEASE = 1, 2
+_KINDS = (("thunks", DECODED_THUNKS), ("accesses", DECODED_ACCESSES), ("pages", DECODED_PAGES))
+VECTOR_NAME = re.compile(r"vector-(0|[1-9][0-9]{0,8})\.ptv")
+"""Files of events in the same folder (`ptweave.decode.tags`)."""
 _NAME = re.compile(r"(0|[1-9][0-9]{0,6})\.evl")
 _OPERATIONS = pa.array([None, *(operation.name.lower() for operation in Operation)], pa.string())
 
@@ -85,10 +88,17 @@ class ThunkDecoder:
         self.threads.append(thread)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """All thunks, as batches of one thread each, a thread's in order. Raises OSError."""
-        batch = ffi.new("struct evl_batch *")
-        while _check(lib.evl_decoder_next(self._decoder, batch), None):
-            yield _record_batch(batch)
+        """All thunks, accesses and pages (told apart by their schema), as batches of one thread each; a thread's
+        thunks and accesses in order. Raises OSError."""
+        batch, accesses = ffi.new("struct evl_batch *"), ffi.new("struct evl_accesses *")
+        while kind := _check(lib.evl_decoder_next(self._decoder, batch, accesses), None):
+            if kind == lib.EVL_THUNKS:
+                yield _record_batch(batch)
+                continue
+            if accesses.rows:
+                yield _access_batch(accesses)
+            if accesses.pages:
+                yield _page_batch(accesses)
 
     def counts(self) -> Counts:
         """What all lists held; complete when `batches` has ended."""
@@ -145,78 +155,112 @@ def _record_batch(batch: Any) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([columns[name] for name in DECODED_THUNKS.names], schema=DECODED_THUNKS)
 
 
-def _in_thread_order(spool: Path, where: dict[int, list[int]]) -> Iterator[pa.RecordBatch]:
-    with pa.OSFile(str(spool), "rb") as source:
-        reader = pa.ipc.open_file(source)
-        for thread in sorted(where):
-            for index in where[thread]:
-                yield reader.get_batch(index)
+def _access_batch(batch: Any) -> pa.RecordBatch:
+    rows = int(batch.rows)
+    columns: dict[str, pa.Array] = {
+        "thread": pa.array(np.full(rows, batch.thread, "<i4")),
+        "record": pa.array(np.arange(batch.first, batch.first + rows, dtype="<i8")),
+        "thunk": pa.array(_column(batch.thunk, rows, "<i4")),
+        "operation": _OPERATIONS.take(pa.array(_column(batch.operation, rows, "<u2"))),
+        "t": pa.array(_column(batch.t, rows, "<i8")),
+        "address": pa.array(_column(batch.address, rows, "<u8")),
+        "argument": pa.array(_column(batch.argument, rows, "<u8")),
+        "result": pa.array(_column(batch.result, rows, "<i8")),
+        "bytes": _bytes(batch),
+        "stack": _lists(batch.stack_offsets, batch.stack, rows, "<u8"),
+    }
+    return pa.RecordBatch.from_arrays([columns[name] for name in DECODED_ACCESSES.names], schema=DECODED_ACCESSES)
 
 
-def _write(batches: Iterator[pa.RecordBatch], path: Path) -> None:
-    partial = path.with_name(f".{path.name}.partial")
-    pending: list[pa.RecordBatch] = []
-    size = 0
-    with pq.ParquetWriter(str(partial), DECODED_THUNKS, compression="zstd", compression_level=1,
-                          use_dictionary=["thread", "operation"]) as writer:
-        for batch in batches:
-            pending.append(batch)
-            size += batch.nbytes
-            if size >= GROUP_BYTES:
-                writer.write_table(pa.Table.from_batches(pending, DECODED_THUNKS), row_group_size=ROW_GROUP)
-                pending, size = [], 0
-        if pending:
-            writer.write_table(pa.Table.from_batches(pending, DECODED_THUNKS), row_group_size=ROW_GROUP)
-    partial.replace(path)
+def _bytes(batch: Any) -> pa.ListArray:
+    """Runs of changed bytes; null where there are none."""
+    offsets = _column(batch.run_offsets, int(batch.rows) + 1, "<i4")
+    runs = _column(batch.run, int(offsets[-1]), "<u4")
+    pairs = [pa.array((runs & 0xFFFF).astype("<i4")), pa.array((runs >> 16).astype("<i4"))]
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.StructArray.from_arrays(pairs, ["offset", "length"]),
+                                    type=BYTES, mask=pa.array(offsets[1:] == offsets[:-1]))
+
+
+def _page_batch(batch: Any) -> pa.RecordBatch:
+    rows = int(batch.pages)
+    columns: dict[str, pa.Array] = {
+        "thread": pa.array(np.full(rows, batch.thread, "<i4")),
+        "record": pa.array(_column(batch.page_record, rows, "<i8")),
+        "page": pa.array(_column(batch.page, rows, "<u8")),
+        "write": pa.array(_column(batch.page_write, rows, "u1") != 0),
+        "thunk": pa.array(_column(batch.page_thunk, rows, "<i4")),
+        "until_thunk": pa.array(_column(batch.page_until, rows, "<i4")),
+    }
+    return pa.RecordBatch.from_arrays([columns[name] for name in DECODED_PAGES.names], schema=DECODED_PAGES)
 
 
 def lists_of(bundle: Bundle) -> tuple[dict[int, Path], list[Path]]:
-    """The run's event lists by thread, ascending, and entries of the folder that are none."""
+    """The run's event lists by thread, ascending, and entries of the folder that are none (nor files of events)."""
     lists, strange = {}, []
     for path in bundle.dependence.iterdir():
         match = _NAME.fullmatch(path.name)
         if match and int(match[1]) < THREADS_MAX:
             lists[int(match[1])] = path
-        else:
+        elif not VECTOR_NAME.fullmatch(path.name):
             strange.append(path)
     return dict(sorted(lists.items())), strange
 
 
+@dataclass
+class _Spools:
+    """What comes out, by kind."""
+
+    thunks: Spool
+    accesses: Spool
+    pages: Spool
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        spools = {DECODED_THUNKS: self.thunks, DECODED_ACCESSES: self.accesses, DECODED_PAGES: self.pages}
+        spools[batch.schema].add(batch)
+
+    def write(self, folder: Path) -> None:
+        """Files of accesses are there only when there were any."""
+        self.thunks.write(folder / "thunks.parquet")
+        for spool, name in ((self.accesses, "accesses.parquet"), (self.pages, "pages.parquet")):
+            if spool.rows:
+                spool.write(folder / name)
+            else:
+                (folder / name).unlink(missing_ok=True)
+
+
 def decode_thunks(bundle: Bundle) -> int:
-    """Write `decoded/thunks.parquet` and account for it in the ledger (`thunks`, `clocks`); returns its rows.
+    """Write `decoded/thunks.parquet`, `accesses.parquet` and `pages.parquet`, and account for it in the ledger
+    (`thunks`, `clocks`, `accesses`); returns the number of thunks.
 
     A list that is cut short, corrupt or unreadable costs what cannot be read of it, never the others.
     Raises BadInput when the folder of lists cannot be read.
     """
     bundle.decoded.mkdir(mode=0o700, exist_ok=True)
-    spool = bundle.decoded / ".thunks.spool"
-    where: dict[int, list[int]] = defaultdict(list)
     ledger = bundle.ledger()
     lost: dict[str, int] = defaultdict(int)
-    acquires = written = 0
+    acquires = 0
     try:
         lists, strange = lists_of(bundle)
         lost["not a list"] = len(strange)
-        with ThunkDecoder(bundle.manifest) as decoder, pa.OSFile(str(spool), "wb") as sink, pa.ipc.new_file(
-                sink, DECODED_THUNKS) as out:
+        with ExitStack() as files:
+            spools = _Spools(*(files.enter_context(Spool(bundle.decoded / f".{name}.spool", schema))
+                               for name, schema in _KINDS))
+            decoder = files.enter_context(ThunkDecoder(bundle.manifest))
             for thread, path in lists.items():
                 try:
                     decoder.add(path, thread)
                 except OSError:
                     lost["unreadable"] += max(1, _expected(ledger, thread) or 0)
             for batch in decoder.batches():
-                out.write_batch(batch)
-                where[batch["thread"][0].as_py()].append(written)
-                acquires += batch["acquire"].true_count
-                written += 1
+                spools.add(batch)
+                if batch.schema.equals(DECODED_THUNKS):
+                    acquires += batch["acquire"].true_count
             counts, threads = decoder.counts(), decoder.thread_counts()
-        _write(_in_thread_order(spool, where), bundle.decoded / "thunks.parquet")
+            spools.write(bundle.decoded)
     except OSError as error:
         raise BadInput(f"event lists cannot be decoded ({error.strerror or error})",
                        where=str(error.filename or bundle.dependence),
                        remedy="check permissions and room in the bundle") from error
-    finally:
-        spool.unlink(missing_ok=True)
     for thread, one in threads.items():
         lost["corrupt"] += one.corrupt
         lost["unfinished"] += one.unfinished
@@ -239,8 +283,10 @@ def _unreadable(one: Counts, expected: int | None) -> int:
 
 
 def _account(ledger: Ledger, counts: Counts, acquires: int, lost: dict[str, int]) -> None:
-    for name in ("thunks", "clocks"):
+    for name in ("thunks", "clocks", "accesses"):
         ledger.drop(name)
     ledger.add("thunks", "records", stored=counts.rows, lost=lost)
     ledger.add("clocks", "acquires", stored=max(0, acquires - counts.missing - counts.inexact), lost={
         "release not recorded": counts.missing, "release not kept": counts.inexact})
+    if counts.accesses:
+        ledger.add("accesses", "records", stored=counts.accesses)

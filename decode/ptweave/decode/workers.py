@@ -7,7 +7,6 @@ and leave Ctrl-C to it.
 
 from __future__ import annotations
 
-import ctypes
 import multiprocessing
 import os
 import signal
@@ -19,23 +18,21 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol
 
-import pyarrow as pa
-
 from ptweave.data.bundle import Bundle
 from ptweave.data.errors import MachineLacks
 from ptweave.data.manifest import Clocks
 from ptweave.decode.assemble import Part, write_part
 from ptweave.decode.images import Code
 from ptweave.decode.task import Decoder, Decoding, Task
-
-PR_SET_PDEATHSIG = 1
-
-_libc = ctypes.CDLL(None)
+from ptweave.decode.worker import begin, decode, release_memory, write
 
 
 class Workers(Protocol):
-    """Does the work of a decode. `wait` gives what was finished since the last time, at least one."""
+    """Does the work of a decode. `wait` gives what was finished since the last time, at least one. `room` is how many
+    tasks it is worth giving it at a time."""
 
+    @property
+    def room(self) -> int: ...
     def decode(self, task: Task, file: Path, moved: Callable[[int], None]) -> Future[None]: ...
     def write(self, part: Part, folder: Path, clocks: Clocks) -> Future[None]: ...
     def wait(self, futures: set[Future[None]]) -> set[Future[None]]: ...
@@ -86,17 +83,17 @@ class Pool:
         self._where = str(bundle.path)
         self._strangers = {process.pid for process in multiprocessing.active_children()}
         self._executor = ProcessPoolExecutor(
-            jobs, multiprocessing.get_context("spawn"), _begin, (bundle.path, decoder.value, os.getpid()))
+            jobs, multiprocessing.get_context("spawn"), begin, (bundle.path, decoder.value, os.getpid()))
 
     def decode(self, task: Task, file: Path, moved: Callable[[int], None]) -> Future[None]:
         with _interrupts_held():
-            future = self._executor.submit(_decode, task, file)
-        future.add_done_callback(lambda done: moved(task.bytes) if _succeeded(done) else None)
+            future = self._executor.submit(decode, task, file)
+        future.add_done_callback(lambda done: moved(task.bytes) if succeeded(done) else None)
         return future
 
     def write(self, part: Part, folder: Path, clocks: Clocks) -> Future[None]:
         with _interrupts_held():
-            return self._executor.submit(_write, part, folder, clocks)
+            return self._executor.submit(write, part, folder, clocks)
 
     def wait(self, futures: set[Future[None]]) -> set[Future[None]]:
         done = wait(futures, return_when=FIRST_COMPLETED).done
@@ -131,37 +128,6 @@ def _interrupts_held() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def release_memory() -> None:
-    """Give memory that was freed back to the system: other processes want it, too."""
-    pa.default_memory_pool().release_unused()
-    _libc.malloc_trim(0)
-
-
-def _succeeded(future: Future[None]) -> bool:
+def succeeded(future: Future[None]) -> bool:
+    """Whether it is done, and well."""
     return not future.cancelled() and future.exception() is None
-
-
-# --- in a worker ------------------------------------------------------------------------------------------------------
-
-_decoding: Decoding | None = None
-"""What this process decodes with, if it is a worker: set once, when it begins."""
-
-
-def _begin(path: Path, decoder: str, parent: int) -> None:
-    global _decoding
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:  # it died before it was asked to take us along
-        os._exit(1)
-    _decoding = Decoding(Bundle.open(path), Decoder(decoder))
-
-
-def _decode(task: Task, file: Path) -> None:
-    assert _decoding is not None
-    _decoding.run(task, file)
-    release_memory()
-
-
-def _write(part: Part, folder: Path, clocks: Clocks) -> None:
-    write_part(part, folder, clocks)
-    release_memory()
