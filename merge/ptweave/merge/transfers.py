@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: MIT
+"""What came in and what went out: the table `transfers`, and its edges from and to thunks.
+
+A read brings bytes of a file into memory in one thunk, a write takes them out; a mapped file's bytes come in where its
+pages are accessed. Descriptors are followed through the calls that make, copy and close them (descriptors.py), in the
+order of time, so that each transfer knows its path and its offset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ptweave.data import layout
+from ptweave.data.bundle import Bundle
+from ptweave.data.schemas import EDGES, TRANSFERS, TableWriter
+from ptweave.merge import accesses, syscalls
+from ptweave.merge.descriptors import Descriptors
+from ptweave.merge.graph import programs
+from ptweave.merge.scratch import Scratch
+from ptweave.merge.syscalls import SystemCalls
+from ptweave.merge.tables import numbers, read_table
+from ptweave.merge.tasks import Tasks
+from ptweave.merge.thunks import Thunks
+
+MAP_SHARED = 1
+MAP_ANONYMOUS = 0x20
+PROT_WRITE = 2
+
+
+@dataclass(frozen=True)
+class _Moving:
+    """A system call that moves bytes: which argument is the buffer (None: none, or several), and the offset."""
+
+    kind: str
+    incoming: bool
+    buffer: int | None = None
+    offset: int | None = None
+
+
+_MOVING = {
+    "read": _Moving("read", True, 1), "pread64": _Moving("read", True, 1, 3), "readv": _Moving("read", True),
+    "preadv": _Moving("read", True, None, 3), "preadv2": _Moving("read", True, None, 3),
+    "write": _Moving("write", False, 1), "pwrite64": _Moving("write", False, 1, 3), "writev": _Moving("write", False),
+    "pwritev": _Moving("write", False, None, 3), "pwritev2": _Moving("write", False, None, 3),
+    "recvfrom": _Moving("receive", True, 1), "recvmsg": _Moving("receive", True),
+    "sendto": _Moving("send", False, 1), "sendmsg": _Moving("send", False)}
+
+_COPYING = {"sendfile": (1, 0), "splice": (0, 2), "copy_file_range": (0, 2), "tee": (0, 1)}
+"""Calls that move bytes from one descriptor to another: which arguments these are."""
+
+_NOTED = ("open", "openat", "creat", "openat2", "socket", "accept", "accept4", "memfd_create", "eventfd2",
+          "epoll_create1", "timerfd_create", "signalfd4", "inotify_init1", "pidfd_open", "userfaultfd",
+          "perf_event_open", "dup", "dup2", "dup3", "fcntl", "close", "close_range", "lseek", "execve", "execveat")
+"""Calls that change what descriptors stand for."""
+
+_LATE = ("open", "openat", "creat", "openat2", "socket", "accept", "accept4", "dup", "dup2", "dup3", "fcntl", "read",
+         "recvfrom")
+"""Calls that have had their effect when they return; of the others it counts when they began."""
+
+_ROWS = 1 << 14
+
+Row = dict[str, Any]
+
+
+class Transfers:
+    """Finds the transfers of a run. `thunks` tells in which thunk each was made; without it nobody knows."""
+
+    def __init__(self, tasks: Tasks, calls: SystemCalls, thunks: Thunks | None) -> None:
+        self._tasks = tasks
+        self._calls = calls
+        self._thunks = thunks
+        self._programs = {thread: tasks.program(thread) for thread in tasks.threads}
+        self._parents = {image.pid: image.parent for image in tasks.processes}
+        self._open: dict[int | None, Descriptors] = {}
+        self._count = 0
+        self._mapped_last: tuple[object, ...] | None = None
+
+    def write(self, bundle: Bundle, scratch: Scratch) -> None:
+        """Write `transfers`, and the edges of what was read and written."""
+        with TableWriter(bundle.tables, TRANSFERS) as writer, TableWriter(bundle.tables, EDGES, "2.parquet") as edges:
+            for table in self._tables(scratch):
+                writer.write(table)
+                edges.write(edge_table(table))
+        if (bundle.decoded / accesses.PAGES).exists():
+            with TableWriter(bundle.tables, EDGES, "3.parquet") as edges:
+                for batch in self._mapped(scratch, bundle):
+                    edges.write(batch)
+
+    # --- system calls -------------------------------------------------------------------------------------------------
+
+    def _tables(self, scratch: Scratch) -> Iterator[pa.Table]:
+        names = ", ".join(f"'{name}'" for name in (*_MOVING, *_COPYING, *_NOTED, "mmap"))
+        late = ", ".join(f"'{name}'" for name in _LATE)
+        query = ("select file_row_number as row, thread, t_enter, name, args, paths, result from source "
+                 f"where name in ({names}) and (result >= 0 or (result is null and name like 'exec%')) "
+                 f"order by case when name in ({late}) then coalesce(t_exit, t_enter) else t_enter end, row")
+        rows: list[Row] = []
+        for batch in scratch.batches(syscalls.FILE, query):
+            index = numbers(batch, "row").astype(np.int64)
+            seqs, owns = self._calls.places.seq[index].tolist(), self._calls.own[index].tolist()
+            for call, seq, own in zip(batch.to_pylist(), seqs, owns, strict=True):
+                rows += self._take(call, seq, own=own)
+            if len(rows) >= _ROWS:
+                yield self._table(rows)
+                rows = []
+        yield self._table(rows)
+
+    def _descriptors(self, pid: int | None) -> Descriptors:
+        found = self._open.get(pid)
+        if found is None:
+            parent = self._parents.get(pid) if pid is not None else None
+            known = self._open.get(parent) if parent is not None else None
+            found = self._open[pid] = known.copy() if known else Descriptors.initial()
+        return found
+
+    def _take(self, call: Row, seq: int, *, own: bool) -> Iterator[Row]:
+        """What a call moved. libtthread's own calls move nothing of the program's, but they map files for it, from
+        copies of its descriptors."""
+        descriptors = self._descriptors(self._programs.get(call["thread"]))
+        name, args, result = call["name"], call["args"] or [], call["result"]
+        base: Row = {"thread": call["thread"], "t": call["t_enter"], "seq": seq if seq >= 0 else None}
+        if name == "mmap":
+            for row in _map(base, descriptors, args, result):
+                key = (row["address"], row["size"], row["path"], row["offset"], row["input"])
+                if not own or key != self._mapped_last:  # it maps the same place twice: opened, then closed
+                    yield row
+                self._mapped_last = key
+        elif name in _MOVING and not own:
+            yield from _move(base, descriptors, _MOVING[name], args, result)
+        elif name in _COPYING and result and not own:
+            for place, incoming in zip(_COPYING[name], (True, False), strict=True):
+                if place < len(args):
+                    yield {**base, **_moved(descriptors, _int(args[place]), result, incoming=incoming),
+                           "kind": "read" if incoming else "write", "input": incoming}
+        elif name in _NOTED:
+            paths = call["paths"] or []
+            descriptors.note(name, [_int(one) for one in args], paths[0] if paths else None, result or 0)
+
+    def _table(self, rows: list[Row]) -> pa.Table:
+        """Rows with their numbers and thunks."""
+        for row in rows:
+            row["transfer"] = self._count
+            self._count += 1
+        table = pa.Table.from_pylist(rows, TRANSFERS.schema)
+        if self._thunks is None or not rows:
+            return table
+        thread, seq, t = (numbers(table, name, -1).astype(np.int64) for name in ("thread", "seq", "t"))
+        thunk = self._thunks.around(thread, seq, t)
+        return table.set_column(table.schema.get_field_index("thunk"), TRANSFERS.schema.field("thunk"),
+                                pa.array(thunk.astype(np.int32), mask=thunk < 0))
+
+    # --- mapped files -------------------------------------------------------------------------------------------------
+
+    def _mapped(self, scratch: Scratch, bundle: Bundle) -> Iterator[pa.Table]:
+        """Edges between pages of mapped files and the thunks that accessed them: of the mapping that was there."""
+        table = read_table(bundle, TRANSFERS, ["transfer", "kind", "input", "thread", "address", "size", "t"])
+        maps = table.filter(pc.equal(table.column("kind"), "map"))
+        owners = programs(self._tasks, max(self._tasks.threads, default=-1) + 1)
+        scratch.view("pages", accesses.PAGES)
+        query = f"""
+            with mine as (
+              select coalesce(owner.program, 0) as program, pages.thread, pages.thunk, pages.until_thunk, pages.page,
+                     pages.write, source.t
+              from pages join source using (thread, record)
+              asof left join owners as owner on source.thread = owner.thread and source.t >= owner.since
+              where pages.page >= {layout.FILES} and pages.page < {layout.FILES_END}),
+            there as (
+              select maps.*, coalesce(owner.program, 0) as program
+              from maps asof left join owners as owner on maps.thread = owner.thread and maps.t >= owner.since)
+            select arg_max(transfer, there.t) as transfer, there.input, mine.thread, thunk, until_thunk, page
+            from mine join there on there.program = mine.program and page >= there.address
+              and page < there.address + there.size and mine.t >= there.t and (there.input or mine.write)
+            group by there.input, mine.thread, thunk, until_thunk, page
+            order by there.input desc, mine.thread, thunk, page"""
+        for batch in scratch.batches(accesses.FILE, query, maps=maps, owners=owners):
+            yield map_edges(pa.table(batch))
+
+
+def _int(value: int) -> int:
+    """A descriptor, or another int, out of a register."""
+    return (value & 0xFFFFFFFF) - ((value & 0x80000000) << 1)
+
+
+def _moved(descriptors: Descriptors, number: int, size: int, *, incoming: bool, at: int | None = None) -> Row:
+    file = descriptors.get(number)
+    offset = file.take(size, incoming=incoming) if at is None else at
+    return {"descriptor": number, "path": file.path, "offset": offset, "size": size, "address": None}
+
+
+def _move(base: Row, descriptors: Descriptors, moving: _Moving, args: Sequence[int], size: int) -> Iterator[Row]:
+    needed = max(moving.buffer or 0, moving.offset or 0)
+    if not size or len(args) <= needed:
+        return
+    at = args[moving.offset] if moving.offset is not None else None
+    if at is not None and at >= 1 << 63:  # the position of the descriptor
+        at = None
+    row = _moved(descriptors, _int(args[0]), size, incoming=moving.incoming, at=at)
+    yield {**base, **row, "kind": moving.kind, "input": moving.incoming,
+           "address": None if moving.buffer is None else args[moving.buffer]}
+
+
+def _map(base: Row, descriptors: Descriptors, args: Sequence[int], result: int) -> Iterator[Row]:
+    if len(args) < 6 or args[3] & MAP_ANONYMOUS:
+        return
+    number = _int(args[4])
+    file = descriptors.files.get(number)
+    if file is None or file.path is None or file.stream:
+        return
+    row = {**base, "kind": "map", "descriptor": number, "path": file.path, "offset": args[5], "size": args[1],
+           "address": result}
+    yield {**row, "input": True}
+    if args[3] & MAP_SHARED and args[2] & PROT_WRITE:
+        yield {**row, "input": False}
+
+
+# --- edges ------------------------------------------------------------------------------------------------------------
+
+
+def edge_table(transfers: pa.Table) -> pa.Table:
+    """Edges of what was read into thunks, and written from thunks; not of mapped files."""
+    known = transfers.filter(pc.and_(pc.not_equal(transfers.column("kind"), "map"),
+                                          pc.is_valid(transfers.column("thunk"))))
+    return _edges(known.column("input"), known.column("thread"), known.column("thunk"), known.column("thunk"),
+                  known.column("transfer"), None)
+
+
+def map_edges(found: pa.Table) -> pa.Table:
+    """Edges of pages of mapped files."""
+    return _edges(found.column("input"), found.column("thread"), found.column("thunk"), found.column("until_thunk"),
+                  found.column("transfer"), found.column("page"))
+
+
+def _edges(incoming: Any, thread: Any, first: Any, until: Any, transfer: Any, page: Any) -> pa.Table:
+    nothing = pa.scalar(None, pa.int32())
+    rows = len(incoming)
+    columns = {
+        "kind": pc.if_else(incoming, "input", "output"), "transfer": transfer,
+        **{f"from_{name}": pc.if_else(incoming, nothing, column)
+           for name, column in (("thread", thread), ("thunk", first), ("until", until))},
+        **{f"to_{name}": pc.if_else(incoming, column, nothing)
+           for name, column in (("thread", thread), ("thunk", first), ("until", until))},
+        "object": pa.nulls(rows, pa.uint64()), "bytes": pa.nulls(rows, EDGES.schema.field("bytes").type),
+        "page": pa.nulls(rows, pa.uint64()) if page is None else page}
+    return pa.table(columns).select(EDGES.schema.names).cast(EDGES.schema)
+

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Where two sequences that went apart agree again. Not thread-safe: the scratch memory is the caller's `struct sync`,
+ * freed by sync_deinit. Everything is bounded: SYNC_WINDOW elements a side, SYNC_EDITS edits.
+ */
+#ifndef PTWEAVE_MERGE_SYNC_H
+#define PTWEAVE_MERGE_SYNC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+	SYNC_WINDOW = 8192, /* elements looked at on each side, at most */
+	SYNC_EDITS = 2048,  /* insertions and deletions looked for, at most */
+};
+
+/* Elements of one side from where they went apart on. `whole`: nothing follows them. */
+struct sync_window {
+	const uint64_t *keys;
+	size_t n;
+	bool whole;
+};
+
+struct sync {
+	int32_t *rows;      /* furthest places, a row for each number of edits */
+	size_t room;
+	bool careful;       /* behind a hole: only a long stretch is no accident */
+};
+
+void sync_init(struct sync *sync);
+void sync_deinit(struct sync *sync);
+/*
+ * The first places (`at_a`, `at_b`) from which both go on alike, with as few elements left out as possible. `n` of a
+ * side when it is only its end that agrees. 1: found; 0: not within these windows; -ENOMEM.
+ */
+int sync_find(struct sync *sync, const struct sync_window *a, const struct sync_window *b, size_t *at_a,
+	      size_t *at_b);
+
+#endif
