@@ -1,0 +1,294 @@
+# SPDX-License-Identifier: MIT
+"""Lineage: all that something depended on, or all that it reached, through memory and through threads.
+
+What a thread reads it may carry on, in its registers and on its own stack, which are not recorded: whatever it does
+from then on may depend on it. So what is reached of a thread is all from some thunk on, and what something depended on
+is all up to some thunk. With `memory` it is assumed that threads carry nothing, and only what went through pages that
+both sides touched is followed, thunk by thunk: fewer thunks, and perhaps too few.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import pyarrow as pa
+
+from ptweave.data.errors import BadInput
+from ptweave.merge.questions import thunk_number
+
+PAGE = 4096
+
+SCHEMA = pa.schema([
+    ("what", pa.string()), ("thread", pa.int32()), ("first_thunk", pa.int32()), ("last_thunk", pa.int32()),
+    ("transfer", pa.int32()), ("kind", pa.string()), ("path", pa.string()), ("offset", pa.int64()),
+    ("size", pa.int64()), ("round", pa.int32())])
+"""`what`: thunks, input or output. `round`: steps from thread to thread that it took to get there."""
+
+_APART = """
+with there(thread, first, last, turn) as (values {there}),
+outs as (
+  select transfer, thread, thunk, address // 4096 * 4096 as low, address + size as high,
+         (address + size + 4095) // 4096 - address // 4096 as pages
+  from transfers where not input and kind != 'map' and address is not null and thunk is not null),
+known as (
+  select transfer from outs join (select distinct page from accesses where write) as written
+    on page >= low and page < high group by transfer, pages having count(*) = pages),
+own as (
+  select transfer from outs join accesses on accesses.thread = outs.thread and accesses.thunk <= outs.thunk
+    and page >= low and page < high
+  join there on there.thread = accesses.thread and there.first <= least(until_thunk, outs.thunk)
+    and there.last >= accesses.thunk where write),
+fed as (
+  select outs.transfer from outs join edges on to_thread = outs.thread and to_thunk <= outs.thunk
+    and to_until >= outs.thunk and page >= low and page < high
+  join there on there.thread = from_thread and there.first <= from_until and there.last >= from_thunk
+  where kind = 'data')
+select transfer from known where transfer not in (select transfer from own)
+  and transfer not in (select transfer from fed)"""
+"""Outputs of which every page's writers are known, none of them reached: whatever else their thunks know, not they."""
+
+Ask = Callable[..., list[tuple[Any, ...]]]
+"""ask(sql, *params) gives rows."""
+
+
+class Direction(StrEnum):
+    """Which way dependences are followed."""
+
+    TO = "to"  # what it depended on
+    FROM = "from"  # what it reached
+
+
+@dataclass(frozen=True)
+class Node:
+    """Where lineage begins: one of a thunk, a descriptor's or a file's bytes, or addresses. `end`: the byte after."""
+
+    text: str
+    thunk: tuple[int, int] | None = None
+    descriptor: int | None = None
+    path: str | None = None
+    address: int | None = None
+    begin: int = 0
+    end: int = 1 << 62
+
+
+_RANGE = re.compile(r"(?P<name>.*?)(@(?P<begin>[0-9]+)(-(?P<end>[0-9]+))?)?", re.DOTALL)
+_FORMS = "file:PATH[@FROM[-TO]], fd:N[@FROM[-TO]], address:0xFROM[-0xTO] or thunk:THREAD.THUNK"
+
+
+def node_of(text: str) -> Node:
+    """A node as users write it; TO is the byte after the last. Raises BadInput for what is none."""
+    kind, _, rest = text.partition(":")
+    if kind == "thunk":
+        return Node(text, thunk=thunk_number(rest))
+    if kind == "address":
+        found = re.fullmatch(r"0x([0-9a-fA-F]{1,16})(-0x([0-9a-fA-F]{1,16}))?", rest)
+        if found:
+            first = int(found[1], 16)
+            return Node(text, address=first, begin=first, end=int(found[3], 16) if found[3] else first + 1)
+    match = _RANGE.fullmatch(rest)
+    if kind in ("file", "fd") and match and match["name"] and (kind == "file" or match["name"].isdecimal()):
+        begin = int(match["begin"] or 0)
+        end = int(match["end"]) if match["end"] else begin + 1 if match["begin"] else 1 << 62
+        if kind == "file":
+            return Node(text, path=match["name"], begin=begin, end=end)
+        return Node(text, descriptor=int(match["name"]), begin=begin, end=end)
+    raise BadInput("is no node", where=text, remedy=f"write {_FORMS}")
+
+
+@dataclass
+class _Reached:
+    """Of a thread: thunks `first` to `last`, found in a round."""
+
+    first: int
+    last: int
+    round: int
+
+
+class Lineage:
+    """Follows dependences of one run. `ask` asks its tables."""
+
+    def __init__(self, ask: Ask, direction: Direction, *, memory: bool) -> None:
+        self._ask = ask
+        self._back = direction is Direction.TO
+        self._memory = memory
+
+    def of(self, node: Node) -> pa.Table:
+        """Rows of SCHEMA: thunks, and the inputs (or outputs) at the end of the way. Raises BadInput for a node that is
+        not in the run."""
+        starts = self._starts(node)
+        reached = self._through_memory(starts) if self._memory else self._through_threads(starts)
+        rows = [{"what": "thunks", "thread": thread, "first_thunk": one.first, "last_thunk": one.last,
+                 "round": one.round} for thread, parts in sorted(reached.items()) for one in parts]
+        return pa.Table.from_pylist(rows + self._transfers(reached), SCHEMA)
+
+    # --- where it begins ----------------------------------------------------------------------------------------------
+
+    def _starts(self, node: Node) -> set[tuple[int, int]]:
+        """Thunks that it begins with."""
+        if node.thunk is not None:
+            if not self._ask("select 1 from thunks where thread = ? and thunk = ?", *node.thunk):
+                raise BadInput("is no thunk of this run", where=node.text, remedy="see the table thunks")
+            return {node.thunk}
+        if node.address is not None:
+            return self._at_address(node)
+        found = self._ask(
+            'select transfer, kind, input, thread, thunk, address, "offset", size from transfers where '
+            + ("path = ?" if node.path is not None else "descriptor = ?")
+            + ' and input = ? and ("offset" is null or ("offset" < ? and "offset" + size > ?)) order by transfer',
+            node.path if node.path is not None else node.descriptor, not self._back, node.end, node.begin)
+        if not found:
+            way = "written to" if self._back else "read from"
+            raise BadInput(f"was not {way} in this run, as far as is known", where=node.text,
+                           remedy='ptweave query RUN "select distinct path, descriptor from transfers" shows all')
+        starts: set[tuple[int, int]] = set()
+        for transfer, kind, _, thread, thunk, address, offset, size in found:
+            pages = _pages(address, offset, size, node)
+            if kind == "map":
+                starts |= self._of_map(transfer, pages)
+            elif thunk is not None:
+                starts |= self._of_buffer(thread, thunk, pages)
+        return starts
+
+    def _at_address(self, node: Node) -> set[tuple[int, int]]:
+        low, high = node.begin // PAGE * PAGE, node.end
+        rows = self._ask(
+            "select thread, case when ? then max(least(until_thunk, "
+            "(select max(thunk) from thunks where thunks.thread = accesses.thread))) else min(thunk) end from accesses "
+            "where page >= ? and page < ? and (write or ?) group by thread", self._back, low, high, not self._back)
+        if not rows:
+            raise BadInput("no access of it is known", where=node.text,
+                           remedy="see the table accesses; record with --threads process")
+        return {(thread, thunk) for thread, thunk in rows}
+
+    def _of_map(self, transfer: int, pages: tuple[int, int]) -> set[tuple[int, int]]:
+        side = "from" if self._back else "to"
+        return {(row[0], row[1]) for row in self._ask(
+            f"select {side}_thread, case when ? then max(least({side}_until, (select max(thunk) from thunks "
+            f"where thunks.thread = {side}_thread))) else min({side}_thunk) end from edges where transfer = ? and "
+            f"kind in ('input', 'output') and page >= ? and page < ? group by 1", self._back, transfer, *pages)}
+
+    def _of_buffer(self, thread: int, thunk: int, pages: tuple[int, int]) -> set[tuple[int, int]]:
+        """Who wrote what a thunk sent, or reads what it received: through its buffer's pages. What of a buffer is not
+        known (it lies on a stack) is the thunk's own."""
+        if not self._back:
+            reading = {(row[0], row[1]) for row in self._ask(
+                "select to_thread, min(to_thunk) from edges where kind = 'data' and from_thread = ? "
+                "and from_thunk <= ? and from_until >= ? and page >= ? and page < ? group by 1",
+                thread, thunk, thunk, *pages)}
+            return reading if self._memory and reading else {(thread, thunk), *reading}
+        written = self._ask(
+            "select from_thread, max(from_until) from edges where kind = 'data' and to_thread = ? "
+            "and to_thunk <= ? and to_until >= ? and page >= ? and page < ? group by 1", thread, thunk, thunk, *pages)
+        own = self._ask(
+            "select max(least(until_thunk, ?)) from accesses where thread = ? and thunk <= ? and "
+            "write and page >= ? and page < ?", thunk, thread, thunk, *pages)
+        starts = {(row[0], row[1]) for row in written}
+        known = self._ask(
+            "select count(distinct page) from accesses where write and page >= ? and page < ?", *pages)[0][0]
+        if own[0][0] is not None:
+            starts.add((thread, own[0][0]))
+        if known < (pages[1] - pages[0]) // PAGE or not starts:
+            starts.add((thread, thunk))
+        return starts
+
+    # --- the way ------------------------------------------------------------------------------------------------------
+
+    def _through_threads(self, starts: set[tuple[int, int]]) -> dict[int, list[_Reached]]:
+        """Of each thread all up to a thunk, or from one on: until no edge leads further."""
+        better = max if self._back else min
+        cut: dict[int, tuple[int, int]] = {}
+        news = {thread: better(thunk for other, thunk in starts if other == thread) for thread, _ in starts}
+        turn = 0
+        while news:
+            for thread, thunk in news.items():
+                cut[thread] = (thunk, cut[thread][1] if thread in cut else turn)
+            found = self._step(news)
+            news = {thread: thunk for thread, thunk in found.items()
+                    if thread not in cut or better(thunk, cut[thread][0]) != cut[thread][0]}
+            turn += 1
+        lasts: dict[int, int] = dict(self._ask("select thread, max(thunk) from thunks group by thread"))
+        return {thread: [_Reached(0, thunk, found) if self._back else _Reached(thunk, lasts.get(thread, thunk), found)]
+                for thread, (thunk, found) in cut.items()}
+
+    def _step(self, cut: dict[int, int]) -> dict[int, int]:
+        """How far the edges lead that begin within what is reached."""
+        there = ", ".join(f"({thread}, {thunk})" for thread, thunk in cut.items())
+        if self._back:
+            sql = ("select from_thread, max(from_until) from edges join (values {}) as cut(thread, thunk) "
+                   "on to_thread = cut.thread and to_thunk <= cut.thunk where kind = 'data' group by 1")
+        else:
+            sql = ("select to_thread, min(to_thunk) from edges join (values {}) as cut(thread, thunk) "
+                   "on from_thread = cut.thread and from_until >= cut.thunk where kind = 'data' group by 1")
+        return {int(thread): int(thunk) for thread, thunk in self._ask(sql.format(there))}
+
+    def _through_memory(self, starts: set[tuple[int, int]]) -> dict[int, list[_Reached]]:
+        """Thunk by thunk, along data edges alone."""
+        found: dict[tuple[int, int], int] = {}
+        news, turn = set(starts), 0
+        near, far = ("to", "from") if self._back else ("from", "to")
+        while news:
+            found.update(dict.fromkeys(news, turn))
+            there = ", ".join(f"({thread}, {thunk})" for thread, thunk in sorted(news))
+            rows = self._ask(
+                f"select distinct {far}_thread, unnest(range({far}_thunk, {far}_until + 1)) from edges "
+                f"join (values {there}) as new(thread, thunk) on {near}_thread = new.thread "
+                f"and {near}_thunk <= new.thunk and {near}_until >= new.thunk where kind = 'data'")
+            news = {(int(thread), int(thunk)) for thread, thunk in rows} - found.keys()
+            turn += 1
+        return _runs(found)
+
+    # --- where it ends ------------------------------------------------------------------------------------------------
+
+    def _transfers(self, reached: dict[int, list[_Reached]]) -> list[dict[str, Any]]:
+        """Inputs that lead into what was reached, or outputs that lead out of it."""
+        if not reached:
+            return []
+        kind, side = ("input", "to") if self._back else ("output", "from")
+        there = ", ".join(f"({thread}, {one.first}, {one.last}, {one.round})" for thread, parts in reached.items()
+                          for one in parts)
+        apart = set() if self._back else {transfer for transfer, in self._ask(_APART.format(there=there))}
+        rows = self._ask(f"""
+            with there(thread, first, last, turn) as (values {there}),
+            edge as (select transfer, {side}_thread as thread, {side}_thunk as first, {side}_until as last, page
+                     from edges where kind = '{kind}'),
+            met as (select transfer, page, min(turn) as turn, any_value(edge.thread) as thread,
+                           min(edge.first) as first, max(edge.last) as last
+                    from edge join there on edge.thread = there.thread and edge.first <= there.last
+                      and edge.last >= there.first group by transfer, page),
+            ranges as (
+              select met.transfer, met.thread, met.first, met.last, turn,
+                     coalesce("offset" + (met.page - address)::bigint, "offset") as begin,
+                     case when met.page is null then size
+                          else least({PAGE}, size - (met.page - address)::bigint) end as bytes,
+                     met.page - {PAGE} * row_number() over (partition by met.transfer order by met.page) as island
+              from met join transfers using (transfer))
+            select ranges.transfer, any_value(ranges.thread), min(first), max(last), transfers.kind, path, min(begin),
+                   sum(bytes)::bigint, min(turn)
+            from ranges join transfers using (transfer) group by ranges.transfer, island, transfers.kind, path
+            order by 1, 7""")
+        names = ("transfer", "thread", "first_thunk", "last_thunk", "kind", "path", "offset", "size", "round")
+        return [{"what": kind, **dict(zip(names, row, strict=True))} for row in rows if row[0] not in apart]
+
+
+def _pages(address: int | None, offset: int | None, size: int, node: Node) -> tuple[int, int]:
+    """Addresses of the first page of a transfer's wanted bytes, and behind the last."""
+    if address is None:
+        return 0, 0
+    begin, end = (max(node.begin - offset, 0), min(node.end - offset, size)) if offset is not None else (0, size)
+    return (address + begin) // PAGE * PAGE, -(-(address + end) // PAGE) * PAGE
+
+
+def _runs(found: dict[tuple[int, int], int]) -> dict[int, list[_Reached]]:
+    """Thunks that follow each other, together."""
+    runs: dict[int, list[_Reached]] = {}
+    for (thread, thunk), turn in sorted(found.items()):
+        mine = runs.setdefault(thread, [])
+        if mine and mine[-1].last == thunk - 1:
+            mine[-1].last, mine[-1].round = thunk, min(mine[-1].round, turn)
+        else:
+            mine.append(_Reached(thunk, thunk, turn))
+    return runs

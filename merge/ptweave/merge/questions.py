@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: MIT
+"""Questions to a run that are one statement of SQL: what ran most, who waited for whom, what raced, what happened when.
+
+Each gives the statement and its parameters; `Run` has a method for each. Paths are counted before they are expanded,
+and of a part of a flow only the paths that reach into it are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from ptweave.data.errors import BadInput
+
+
+class By(StrEnum):
+    """What `hot` sums up by."""
+
+    FUNCTION = "function"
+    LINE = "line"
+    BLOCK = "block"
+
+
+@dataclass(frozen=True)
+class Question:
+    """SQL and what fills its `?`."""
+
+    sql: str
+    params: tuple[object, ...] = ()
+
+
+@dataclass(frozen=True)
+class Part:
+    """Part of one thread's flow: blocks from ordinal `begin` up to `end`."""
+
+    thread: int
+    begin: int
+    end: int
+
+
+_KEYS = {
+    By.FUNCTION: ("function", "blocks.function"),
+    By.LINE: ("function, file, line", "blocks.function, blocks.file, blocks.line"),
+    By.BLOCK: ("block, function, file, line", "block, blocks.function, blocks.file, blocks.line"),
+}
+
+_PROFILE = """
+select function, sum(instructions)::bigint as instructions,
+       round(100 * sum(instructions) / sum(sum(instructions)) over (), 2) as percent,
+       sum(blocks)::bigint as blocks, sum(calls)::bigint as calls, sum(time)::bigint as ns
+from profile join stacks using (stack) {where}
+group by function order by instructions desc, function"""
+
+_COUNTED = """
+with counted as ({counted})
+select {names}, sum(executions * blocks.instructions)::bigint as instructions,
+       round(100 * sum(executions * blocks.instructions) / sum(sum(executions * blocks.instructions)) over (), 2)
+         as percent, sum(executions)::bigint as blocks
+from counted join blocks using (block) group by {keys} order by instructions desc, {names}"""
+
+_ALL = """select block, sum(executed)::bigint as executions
+  from (select path, count(*) as executed from flow {where} group by path) join path_blocks using (path)
+  group by block"""
+
+
+def hot(by: By = By.FUNCTION, *, thread: int | None = None, part: Part | None = None) -> Question:
+    """Where instructions were executed: functions (own instructions, calls and time), lines or blocks; most first.
+
+    Of all threads, one, or part of one's flow (of a part, calls and time are not known).
+    """
+    names, keys = _KEYS[by]
+    if part is not None:
+        counted = "select block, executions from block_counts_in(?, ?, ?)"
+        return Question(_COUNTED.format(counted=counted, names=names, keys=keys),
+                        (part.thread, part.begin, part.end))
+    where, params = ("", ()) if thread is None else ("where thread = ?", (thread,))
+    if by is By.FUNCTION:
+        return Question(_PROFILE.format(where=where), params)
+    return Question(_COUNTED.format(counted=_ALL.format(where=where), names=names, keys=keys), params)
+
+
+_WAITS = """
+with waits as (
+  select thread, thunk, operation, object, t, wait from thunks
+  where acquire and object is not null and operation not in ('start', 'join')),
+released as (
+  select edges.to_thread as thread, edges.to_thunk as thunk, edges.from_thread as holder,
+         edges.from_thunk as last, release.t as released
+  from edges join thunks as release on release.thread = edges.from_thread and release.thunk = edges.from_thunk + 1
+  where edges.kind = 'sync'),
+latest as (
+  select thread, thunk, arg_max(holder, released) as holder, arg_max(last, released) as last,
+         max(released) as released from released group by thread, thunk),
+joined as (
+  select waits.*, holder, last, released, coalesce(released > waits.t, false) as contended
+  from waits left join latest using (thread, thunk)),
+taking as (
+  select waited.*, taken.thunk as held_since
+  from (from joined where contended) as waited
+  asof left join (select thread as holder, thunk, object from waits) as taken
+    on taken.holder = waited.holder and taken.object = waited.object and waited.last >= taken.thunk),
+named as (
+  select thread, thunk, functions[1] as function from thunks
+  where (thread, thunk) in (select (thread, thunk) from taking union select (holder, held_since) from taking)),
+held as (
+  select taking.*, waiting.function, holding.function as holder_function
+  from taking left join named as waiting using (thread, thunk)
+  left join named as holding on holding.thread = taking.holder and holding.thunk = taking.held_since)
+"""
+"""Names are looked up, and holders looked for, only of operations that waited: most did not."""
+
+_CONTENTION = _WAITS + """
+select object, operation, operations, contended, wait_ns, longest_ns, threads, waiter, holder
+from (select object, operation, count(*) as operations, count(*) filter (contended) as contended,
+             coalesce(sum(wait) filter (contended), 0)::bigint as wait_ns, max(wait) filter (contended) as longest_ns,
+             count(distinct thread) as threads from joined group by object, operation)
+left join (select object, operation, arg_max(function, wait) as waiter, arg_max(holder_function, wait) as holder
+           from held group by object, operation) using (object, operation)
+order by wait_ns desc, operations desc, object, operation"""
+
+_WAITERS = _WAITS + """
+select object, operation, thread, thunk, t, wait as wait_ns, function, holder as holder_thread,
+       held_since as holder_thunk, holder_function, released
+from held order by wait desc, thread, thunk"""
+
+
+def contention(*, each: bool = False) -> Question:
+    """Objects by how long threads waited for them, and who held them; with `each`, every single wait, longest first.
+
+    An operation waited (is contended) when what it acquired was released after it had begun.
+    """
+    return Question(_WAITERS if each else _CONTENTION)
+
+
+def races() -> Question:
+    """Accesses that conflict and have no order, surest first: the same bytes, the same word, the same page."""
+    return Question("from races order by case overlap when 'bytes' then 0 when 'address' then 1 else 2 end, "
+                    "pairs desc, page, thread, other_thread")
+
+
+_NEAR = """(
+  select thunks.* from thunks join (
+    select thread, coalesce(max(thunk) filter (t < $begin), 0) as low,
+           coalesce(min(thunk) filter (t > $end), max(thunk)) as high
+    from thunks where $thread is null or thread = $thread group by thread) as part
+  on part.thread = thunks.thread and thunks.thunk between part.low and part.high)"""
+"""Thunks of a span of time, and one more on either side."""
+
+_SPANS = {
+    "thunks": """
+  select thread, t as t_begin, t + wait as t_end, case when thunk = 0 then 'begin' else 'operation' end as what,
+         operation as detail, thunk, object, function from boundaries
+  union all
+  select boundaries.thread, t + wait, coalesce(following, threads.t_end, t + wait), 'run', null, thunk, null, function
+  from boundaries left join threads using (thread)""",
+    "syscalls": """
+  select thread, t_enter as t_begin, t_exit as t_end, 'system call' as what, name as detail, null::integer as thunk,
+         null::ubigint as object, null::varchar as function from syscalls where t_exit is not null""",
+    "gaps": """
+  select thread, t as t_begin, t as t_end, 'gap' as what, kind as detail, null::integer as thunk,
+         null::ubigint as object, null::varchar as function from gaps""",
+}
+TIMELINE_PARTS = tuple(_SPANS)
+"""Tables that the timeline is made of."""
+
+_TIMELINE = """
+with boundaries as (
+  select thread, thunk, operation, object, t, coalesce(wait, 0) as wait, functions[1] as function,
+         lead(t) over (partition by thread order by thunk) as following from {thunks}),
+spans as ({spans})
+select t_begin, t_end, t_end - t_begin as ns, thread, what, detail, thunk, object, function
+from spans where ($thread is null or thread = $thread) and ($begin is null or t_end >= $begin)
+  and ($end is null or t_begin <= $end)
+order by t_begin, thread, t_end desc"""
+
+
+def timeline(*, thread: int | None = None, begin: int | None = None, end: int | None = None,
+             parts: Collection[str] = TIMELINE_PARTS) -> Question:
+    """What threads did, in order of time: operations, running, system calls, gaps. `begin`, `end`: ns.
+
+    `parts` are those of TIMELINE_PARTS that are to be in it, none: no row.
+    """
+    near = "thunks" if begin is None and end is None else _NEAR
+    chosen = "\n  union all".join(_SPANS[name] for name in parts) or f"{_SPANS['gaps']} where false"
+    sql = _TIMELINE.format(thunks=near, spans=chosen)
+    for number, name in enumerate(("$thread", "$begin", "$end"), 1):
+        sql = sql.replace(name, f"${number}")
+    return Question(sql, (thread, begin, end))
+
+
+_CALLS = """
+select "call", parent, depth, function, seq, seq_end, t_enter, t_exit, t_exit - t_enter as ns
+from calls where thread = ? and seq_end > ? and seq < ? order by "call" """
+
+
+def calls(part: Part) -> Question:
+    """The calls that reach into part of a thread's flow, in order. Needs the table `calls`."""
+    return Question(_CALLS, (part.thread, part.begin, part.end))
+
+
+def thunk_number(text: str) -> tuple[int, int]:
+    """Thread and thunk out of "3.17". Raises BadInput."""
+    thread, dot, thunk = text.partition(".")
+    if not (dot and thread.isdecimal() and thunk.isdecimal() and int(thread) < 1 << 31 and int(thunk) < 1 << 31):
+        raise BadInput("is no thunk", where=text, remedy="write THREAD.THUNK, as in 3.17")
+    return int(thread), int(thunk)
+
+
+def part_of(rows: list[tuple[Any, ...]], text: str) -> Part:
+    """Part of the flow that a thunk is: from the row (thread, seq, seq_end) of it. Raises BadInput."""
+    if not rows:
+        raise BadInput("is no thunk of this run", where=text, remedy='ptweave query RUN "select thread, '
+                       'max(thunk) from thunks group by thread" shows which there are')
+    thread, begin, end = rows[0]
+    if begin is None or end is None:
+        raise BadInput("has no known place in the flow", where=text, remedy="see gaps, and placed in thunks")
+    return Part(thread, begin, end)
