@@ -7,8 +7,11 @@ from pathlib import Path
 
 from build_tools import cffi_extension
 
-SOURCES = ("program.c", "timeline.c", "tree.c", "frames.c", "walk.c")
-HEADERS = ("merge_api.h", "program.h", "timeline.h", "tree.h", "frames.h")
+SOURCES = ("program.c", "timeline.c", "tree.c", "frames.c", "visits.c", "walk.c", "graph.c", "graph_flow.c",
+           "graph_bytes.c", "graph_races.c", "sync.c", "side.c", "compare.c")
+APIS = ("merge_api.h", "graph_api.h", "compare_api.h")
+HEADERS = (*APIS, "program.h", "timeline.h", "tree.h", "frames.h", "visits.h", "walk.h", "graph.h",
+           "sync.h", "side.h")
 
 
 def cdef(header: Path) -> str:
@@ -21,6 +24,7 @@ def build(root: Path) -> list[Path]:
     """Build the extension in place; returns the artefact."""
     source = root / "merge" / "src"
     return [cffi_extension(
-        root / "merge" / "ptweave" / "merge", "_merge", cdef(source / "merge_api.h"), '#include "merge_api.h"',
+        root / "merge" / "ptweave" / "merge", "_merge", "".join(cdef(source / name) for name in APIS),
+        "".join(f'#include "{name}"\n' for name in APIS),
         sources=[source / name for name in SOURCES], headers=[source / name for name in HEADERS], libraries=[],
         include=[source], remedy="install gcc and python3-dev (apt-get install gcc python3-dev)")]

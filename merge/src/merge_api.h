@@ -34,7 +34,9 @@ enum ptm_class {
 enum ptm_block_flag {
 	PTM_ENTRY = 1,  /* its first instruction is its function's first */
 	PTM_START = 2,  /* the entry of a process image (_start) */
-	PTM_MARKER = 4  /* its first instruction is a thunk marker's */
+	PTM_MARKER = 4, /* its first instruction is a thunk marker's */
+	PTM_ACCESS = 8, /* its first instruction is the marker's of accesses */
+	PTM_OWN = 16    /* in a function that does libtthread's own work, and whatever it calls for it */
 };
 
 /* Functions that are none. */
@@ -64,7 +66,8 @@ enum ptm_event_kind {
 	PTM_GAP = 1,        /* nothing is known of what ran before: the stack starts anew */
 	PTM_EXEC = 2,       /* the system call before it replaced the process image */
 	PTM_SIGRETURN = 3,  /* the system call before it was rt_sigreturn */
-	PTM_ASYNC = 4       /* execution was interrupted at `from` and went on at `to` */
+	PTM_ASYNC = 4,      /* execution was interrupted at `from` and went on at `to` */
+	PTM_MOVED = 5       /* the task ended in the system call before it, and another went on with its stack */
 };
 
 /* Something that happened right before block `seq`. Blocks are -1 where unknown. */
@@ -111,6 +114,19 @@ struct ptm_mark {
 	uint64_t returns[6];
 };
 
+enum ptm_visit_kind {
+	PTM_VISIT_ACCESS = 1, /* a marker of an access */
+	PTM_VISIT_RESUMED = 2, /* a signal handler returned: what was interrupted goes on here */
+	PTM_VISIT_OWN = 3      /* a block of libtthread's own work */
+};
+
+/* An execution of such a block. */
+struct ptm_visit {
+	int64_t seq;
+	int32_t block;
+	int32_t kind;
+};
+
 struct ptm_program;
 struct ptm_tree;
 struct ptm_walk;
@@ -130,6 +146,9 @@ int ptm_tree_create(size_t max_nodes, uint32_t max_depth, struct ptm_tree **ret)
 void ptm_tree_destroy(struct ptm_tree *tree);
 size_t ptm_tree_size(const struct ptm_tree *tree);
 const struct ptm_node *ptm_tree_nodes(const struct ptm_tree *tree);
+/* The node of a call stack that was recorded: functions and the blocks that called them (UINT32_MAX unknown), outermost
+ * first; nothing is counted for it. -EINVAL: an empty one. */
+int ptm_tree_stack(struct ptm_tree *tree, const uint32_t *functions, const uint32_t *blocks, size_t n, uint32_t *ret);
 /* Nodes with counters of the current thread, in the order they were met. */
 const uint32_t *ptm_tree_touched(const struct ptm_tree *tree, size_t *ret);
 
@@ -153,6 +172,7 @@ int ptm_walk_end(struct ptm_walk *walk, const int64_t *anchor_seqs, const int64_
 /* Output since the last fetch: valid until the next call on this walk. */
 const struct ptm_call *ptm_walk_calls(struct ptm_walk *walk, size_t *ret);
 const struct ptm_mark *ptm_walk_marks(struct ptm_walk *walk, size_t *ret);
+const struct ptm_visit *ptm_walk_visits(struct ptm_walk *walk, size_t *ret);
 /* Calls counted under their whole stack, and those folded because it was too deep, or there were too many. */
 void ptm_walk_folds(const struct ptm_walk *walk, int64_t *whole, int64_t *deep, int64_t *many);
 

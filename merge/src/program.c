@@ -30,6 +30,22 @@ bool program_plain_step(const struct ptm_block *from, const struct ptm_block *to
 	}
 }
 
+static bool plain_after(const struct ptm_block *before, const struct ptm_block *block)
+{
+	return !(block->flags & (PTM_MARKER | PTM_ACCESS | PTM_OWN)) && (!before || program_plain_step(before, block));
+}
+
+/* How far one can go from each block of a path, from its end to its begin. */
+static void measure(struct ptm_program *program, int64_t begin, int64_t end)
+{
+	for (int64_t i = end - 1; i >= begin; i--) {
+		const struct ptm_block *block = &program->blocks[program->values[i]];
+		const bool plain = i + 1 < end && plain_after(block, &program->blocks[program->values[i + 1]]);
+
+		program->places[i].plain = plain ? program->places[i + 1].plain + 1 : 0;
+	}
+}
+
 static int digest(struct ptm_program *program, size_t index, int64_t begin, int64_t end)
 {
 	struct path *path = &program->paths[index];
@@ -49,13 +65,15 @@ static int digest(struct ptm_program *program, size_t index, int64_t begin, int6
 
 		if (block->cls >= PTM_CLASSES)
 			return -EINVAL;
-		plain = plain && !(block->flags & PTM_MARKER) && (!before || program_plain_step(before, block));
+		plain = plain && plain_after(before, block);
+		program->places[i].instructions = (uint32_t)instructions;
 		instructions += block->instructions;
 		syscalls += block->cls == PTM_SYSCALL;
 		before = block;
 	}
 	if (instructions > UINT32_MAX)
 		return -EINVAL;
+	measure(program, begin, end);
 	*path = (struct path){
 		.first = begin,
 		.length = (uint32_t)(end - begin),
@@ -79,7 +97,8 @@ int ptm_program_create(const struct ptm_block *blocks, size_t n_blocks, const in
 	program->values = values;
 	program->n_paths = n_paths;
 	program->paths = calloc(n_paths ? n_paths : 1, sizeof(*program->paths));
-	if (!program->paths)
+	program->places = calloc(n_values ? n_values : 1, sizeof(*program->places));
+	if (!program->paths || !program->places)
 		goto fail;
 	for (size_t i = 0; i < n_paths; i++) {
 		error = -EINVAL;
@@ -101,6 +120,7 @@ void ptm_program_destroy(struct ptm_program *program)
 	if (!program)
 		return;
 	free(program->paths);
+	free(program->places);
 	free(program);
 }
 

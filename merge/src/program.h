@@ -16,10 +16,17 @@ struct path {
 	bool plain;             /* stays in one frame: no call, return, marker or change of function inside */
 };
 
+/* Where a block stands in a path. */
+struct place {
+	uint32_t plain;         /* blocks behind it that follow in the same frame, with nothing to note about them */
+	uint32_t instructions;  /* of the path's blocks before it; wraps around */
+};
+
 struct ptm_program {
 	const struct ptm_block *blocks;
 	size_t n_blocks;
 	const int32_t *values;
+	struct place *places;   /* one a value */
 	struct path *paths;
 	size_t n_paths;
 };

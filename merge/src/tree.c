@@ -182,6 +182,23 @@ int tree_child(struct ptm_tree *tree, uint32_t parent, uint32_t function, uint32
 	return add(tree, parent, function, block, ret);
 }
 
+int ptm_tree_stack(struct ptm_tree *tree, const uint32_t *functions, const uint32_t *blocks, size_t n, uint32_t *ret)
+{
+	uint32_t node = PTM_NONE;
+
+	if (!n)
+		return -EINVAL;
+	for (size_t i = 0; i < n; i++) {
+		enum tree_fold fold;
+		const int error = tree_child(tree, node, functions[i], blocks[i], &fold, &node);
+
+		if (error)
+			return error;
+	}
+	*ret = node;
+	return 0;
+}
+
 struct ptm_node *tree_touch(struct ptm_tree *tree, uint32_t number)
 {
 	struct ptm_node *node = &tree->nodes[number];

@@ -9,35 +9,11 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "frames.h"
-#include "merge_api.h"
-#include "program.h"
-#include "timeline.h"
-#include "tree.h"
+#include "walk.h"
 
 enum {
 	OUTPUT_ROWS = 1 << 17,  /* rows of output after which feeding pauses */
 	FIRST_MARKS = 1024,
-};
-
-struct ptm_walk {
-	const struct ptm_program *program;
-	struct frames frames;
-	struct timeline timeline;
-
-	bool begun;                     /* a block was walked */
-	int64_t next;                   /* ordinal of the block that follows */
-	const struct ptm_block *before; /* block that ran last; NULL after a gap, or when its step is done already */
-	bool sigreturn;                 /* it was a system call rt_sigreturn */
-	bool called;                    /* the next bottom frame counts as a call */
-
-	const struct ptm_event *events;
-	size_t n_events;
-	size_t next_event;
-
-	struct ptm_mark *marks;
-	size_t n_marks;
-	size_t marks_room;
 };
 
 int ptm_walk_create(const struct ptm_program *program, struct ptm_tree *tree, int want_calls,
@@ -60,6 +36,7 @@ void ptm_walk_destroy(struct ptm_walk *walk)
 		return;
 	frames_deinit(&walk->frames);
 	free(walk->marks);
+	visits_deinit(&walk->visits);
 	free(walk);
 }
 
@@ -88,6 +65,13 @@ const struct ptm_mark *ptm_walk_marks(struct ptm_walk *walk, size_t *ret)
 	*ret = walk->n_marks;
 	walk->n_marks = 0;
 	return walk->marks;
+}
+
+const struct ptm_visit *ptm_walk_visits(struct ptm_walk *walk, size_t *ret)
+{
+	*ret = walk->visits.n;
+	walk->visits.n = 0;
+	return walk->visits.items;
 }
 
 void ptm_walk_folds(const struct ptm_walk *walk, int64_t *whole, int64_t *deep, int64_t *many)
@@ -302,6 +286,9 @@ static int do_events(struct ptm_walk *walk, int64_t x, const struct ptm_block *n
 		case PTM_SIGRETURN:
 			walk->sigreturn = true;
 			break;
+		case PTM_MOVED:
+			walk->before = NULL;
+			break;
 		case PTM_ASYNC:
 			error = do_async(walk, x, event, next);
 			break;
@@ -342,47 +329,85 @@ static bool event_before(const struct ptm_walk *walk, int64_t x)
 	return walk->next_event < walk->n_events && walk->events[walk->next_event].seq < x;
 }
 
+int walk_block(struct ptm_walk *walk, int64_t x, uint32_t number)
+{
+	const struct ptm_block *block = &walk->program->blocks[number];
+	int error = 0;
+
+	if (event_before(walk, x + 1))
+		error = do_events(walk, x, block);
+	if (!error)
+		error = step(walk, x, block);
+	if (!error && block->flags & PTM_MARKER)
+		error = put_mark(walk, x, number);
+	if (!error && block->flags & PTM_ACCESS)
+		error = visits_put(&walk->visits, x, number, PTM_VISIT_ACCESS);
+	if (!error && block->flags & PTM_OWN)
+		error = visits_put(&walk->visits, x, number, PTM_VISIT_OWN);
+	if (!error && walk->sigreturn)
+		error = visits_put(&walk->visits, x, number, PTM_VISIT_RESUMED);
+	if (error)
+		return error;
+	walk->sigreturn = false;
+	walk->before = block;
+	walk->frames.blocks++;
+	walk->frames.instructions += block->instructions;
+	return 0;
+}
+
+/* After block `i` of a path, at ordinal `x`: go over those behind it that run in the top frame as it is. Returns how
+ * many. */
+static uint32_t skip_plain(struct ptm_walk *walk, const struct path *path, uint32_t i, int64_t x)
+{
+	const struct ptm_program *program = walk->program;
+	const struct place *place = &program->places[path->first + i];
+	const struct ptm_block *last;
+
+	if (!place->plain || !walk->frames.n || frames_top(&walk->frames)->function != walk->before->function ||
+	    event_before(walk, x + place->plain + 1))
+		return 0;
+	last = &program->blocks[program->values[path->first + i + place->plain]];
+	walk->frames.blocks += place->plain;
+	walk->frames.instructions += place[place->plain].instructions - place[1].instructions + last->instructions;
+	walk->before = last;
+	return place->plain;
+}
+
 static int walk_blocks(struct ptm_walk *walk, const struct path *path, int64_t seq)
 {
 	const struct ptm_program *program = walk->program;
 
 	for (uint32_t i = 0; i < path->length; i++) {
-		const uint32_t number = (uint32_t)program->values[path->first + i];
-		const struct ptm_block *block = &program->blocks[number];
-		const int64_t x = seq + i;
-		int error = 0;
+		const int error = walk_block(walk, seq + i, (uint32_t)program->values[path->first + i]);
 
-		if (event_before(walk, x + 1))
-			error = do_events(walk, x, block);
-		if (!error)
-			error = step(walk, x, block);
-		if (!error && block->flags & PTM_MARKER)
-			error = put_mark(walk, x, number);
 		if (error)
 			return error;
-		walk->sigreturn = false;
-		walk->before = block;
-		walk->frames.blocks++;
-		walk->frames.instructions += block->instructions;
+		i += skip_plain(walk, path, i, seq + i);
 	}
 	return 0;
 }
 
-/* True when the whole path runs in the top frame as it is. */
-static bool stays(const struct ptm_walk *walk, const struct path *path)
+bool walk_stays(const struct ptm_walk *walk, const struct path *path)
 {
 	const struct ptm_block *first;
 
+	if (event_before(walk, walk->next + path->length))
+		return false;
 	if (!path->plain || !path->length || !walk->before || !walk->frames.n)
 		return false;
 	first = &walk->program->blocks[walk->program->values[path->first]];
 	return frames_top(&walk->frames)->function == first->function && program_plain_step(walk->before, first);
 }
 
-static int walk_path(struct ptm_walk *walk, const struct path *path, int64_t seq)
+void walk_over(struct ptm_walk *walk, const struct path *path)
 {
-	const struct ptm_program *program = walk->program;
+	walk->frames.blocks += path->length;
+	walk->frames.instructions += path->instructions;
+	walk->before = &walk->program->blocks[walk->program->values[path->first + path->length - 1]];
+}
 
+int walk_reach(struct ptm_walk *walk, int64_t seq)
+{
 	if (seq < walk->next || seq > INT64_MAX / 2)
 		return -EILSEQ;
 	if (seq > walk->next && walk->begun) {
@@ -392,13 +417,22 @@ static int walk_path(struct ptm_walk *walk, const struct path *path, int64_t seq
 			return error;
 	}
 	walk->begun = true;
-	walk->next = seq + path->length;
-	if (event_before(walk, walk->next) || !stays(walk, path))
-		return walk_blocks(walk, path, seq);
-	walk->frames.blocks += path->length;
-	walk->frames.instructions += path->instructions;
-	walk->before = &program->blocks[program->values[path->first + path->length - 1]];
+	walk->next = seq;
 	return 0;
+}
+
+static int walk_path(struct ptm_walk *walk, const struct path *path, int64_t seq)
+{
+	int error = walk_reach(walk, seq);
+
+	if (error)
+		return error;
+	if (walk_stays(walk, path))
+		walk_over(walk, path);
+	else
+		error = walk_blocks(walk, path, seq);
+	walk->next = seq + path->length;
+	return error;
 }
 
 int64_t ptm_walk_feed(struct ptm_walk *walk, const int64_t *seqs, const int32_t *paths, size_t n,
@@ -413,7 +447,8 @@ int64_t ptm_walk_feed(struct ptm_walk *walk, const int64_t *seqs, const int32_t 
 	walk->events = events;
 	walk->n_events = n_events;
 	walk->next_event = 0;
-	while (!error && done < n && walk->frames.n_calls < OUTPUT_ROWS && walk->n_marks < OUTPUT_ROWS) {
+	while (!error && done < n && walk->frames.n_calls < OUTPUT_ROWS && walk->n_marks < OUTPUT_ROWS &&
+	       walk->visits.n < OUTPUT_ROWS) {
 		const int32_t number = paths[done];
 
 		if (number < 0 || (size_t)number >= program->n_paths)

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +21,8 @@ _NOWHERE = np.uint64(0)
 class _Space:
     """One address space's mappings as disjoint intervals: [bounds[i], bounds[i+1]) is `packed[i]` on, 0 nowhere.
 
-    An interval that held different code at different times is nowhere too: it is better to know nothing.
+    An interval where different code ran at different times is nowhere too: it is better to know nothing. What a place
+    held before it ran (code that was patched at the start) does not count.
     """
 
     bounds: U64
@@ -38,17 +38,22 @@ class _Space:
         return np.where(inside & (base != 0), base + (ips - self.bounds[index]), _NOWHERE)
 
 
-def _flatten(start: U64, end: U64, offset: U64, image: npt.NDArray[Any]) -> _Space:
-    good = (end > start) & (image >= 0)
-    start, end, offset, image = start[good], end[good], offset[good], image[good]
+def _flatten(start: U64, end: U64, packed_start: U64, ran: npt.NDArray[np.bool_]) -> _Space:
+    """Mappings [start, end) of what begins at `packed_start`; `ran`: some of it was executed."""
+    order = np.argsort(ran, kind="stable")  # what never ran first: it gives way
+    order = order[end[order] > start[order]]
+    start, end, base, ran = start[order], end[order], packed_start[order], ran[order]
     bounds = np.unique(np.concatenate([start, end]))
     packed = np.zeros(max(len(bounds) - 1, 0), np.uint64)
-    mixed = np.zeros(len(packed), np.bool_)
+    live, mixed = np.zeros(len(packed), np.bool_), np.zeros(len(packed), np.bool_)
     first, last = np.searchsorted(bounds, start), np.searchsorted(bounds, end)
-    bases = pack(image, offset.astype(np.int64))
-    for low, high, begin, base in zip(first.tolist(), last.tolist(), start, bases, strict=True):
-        here = base + (bounds[low:high] - begin)
-        mixed[low:high] |= (packed[low:high] != 0) & (packed[low:high] != here)
+    for i, (low, high) in enumerate(zip(first.tolist(), last.tolist(), strict=True)):
+        here = base[i] + (bounds[low:high] - start[i])
+        other = (packed[low:high] != 0) & (packed[low:high] != here)
+        mixed[low:high] |= other & (live[low:high] if ran[i] else True)
+        if ran[i]:
+            mixed[low:high] &= live[low:high]
+        live[low:high] |= ran[i]
         packed[low:high] = here
     packed[mixed] = 0
     return _Space(bounds, packed)
@@ -59,27 +64,40 @@ class Addresses:
 
     def __init__(self, bundle: Bundle, program: Program, tasks: Tasks) -> None:
         self._tasks = tasks
-        self._spaces = self._load(bundle)
         blocks = program.blocks
         self._order = np.argsort(blocks["addr"], kind="stable")
         self._starts: U64 = blocks["addr"][self._order]
         self._ends: U64 = np.maximum.accumulate(self._starts + blocks["size"][self._order])
         self._functions = blocks["function"][self._order]
+        ends = blocks["addr"] + blocks["size"]
+        self._end_order = np.argsort(ends, kind="stable")
+        self._sorted_ends: U64 = ends[self._end_order]
         self._ip_order = np.argsort(blocks["ip"], kind="stable")
         self._ips: U64 = blocks["ip"][self._ip_order]
+        self._spaces = self._load(bundle)
 
-    @staticmethod
-    def _load(bundle: Bundle) -> dict[int, _Space]:
+    def _load(self, bundle: Bundle) -> dict[int, _Space]:
         table = read_table(bundle, MAPS, ["space", "start", "end", "offset", "image"])
         space = numbers(table, "space")
         columns = [numbers(table, name, -1 if name == "image" else 0) for name in ("start", "end", "offset", "image")]
-        start, end, offset, image = columns
+        known = columns[3] >= 0
+        space = space[known]
+        start, end, offset, image = (column[known].astype(np.uint64) for column in columns)
+        base = pack(image, offset.astype(np.int64))
+        ran = self._ran(base, base + (end - start))
         spaces = {}
         for number in np.unique(space):
             here = space == number
-            spaces[int(number)] = _flatten(start[here].astype(np.uint64), end[here].astype(np.uint64),
-                                           offset[here].astype(np.uint64), image[here])
+            spaces[int(number)] = _flatten(start[here], end[here], base[here], ran[here])
         return spaces
+
+    def _ran(self, begin: U64, end: U64) -> npt.NDArray[np.bool_]:
+        """Whether a block was executed in [begin, end), packed places."""
+        if not len(self._starts):
+            return np.zeros(len(begin), np.bool_)
+        below = np.searchsorted(self._starts, end, side="left") - 1
+        found: npt.NDArray[np.bool_] = (below >= 0) & (self._ends[np.maximum(below, 0)] > begin)
+        return found
 
     def locate(self, thread: int, times: I64, ips: U64) -> U64:
         """Packed places of addresses in a thread's process at given times; 0 where unknown."""
@@ -106,6 +124,15 @@ class Addresses:
                 index = np.minimum(np.searchsorted(starts, keys), len(starts) - 1)
                 hit = use & (starts[index] == keys)
                 found[hit] = order[index[hit]]
+        return found
+
+    def blocks_before(self, packed: U64) -> I64:
+        """A block that ends right before each place (that called, when it is where a call returns to); −1 none."""
+        found = np.full(len(packed), -1, np.int64)
+        if len(self._sorted_ends):
+            index = np.minimum(np.searchsorted(self._sorted_ends, packed), len(self._sorted_ends) - 1)
+            hit = (packed != 0) & (self._sorted_ends[index] == packed)
+            found[hit] = self._end_order[index[hit]]
         return found
 
     def functions_at(self, packed: U64) -> npt.NDArray[np.int64]:

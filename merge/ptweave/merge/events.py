@@ -26,7 +26,8 @@ Events = npt.NDArray[np.void]
 _OTHER, _ASYNC_DISABLED, _ENABLED, _DISABLED, _ASYNC_BRANCH = range(5)
 _KINDS = {"async_disabled": _ASYNC_DISABLED, "enabled": _ENABLED, "disabled": _DISABLED,
           "async_branch": _ASYNC_BRANCH}
-_ORDER = {int(lib.PTM_EXEC): 0, int(lib.PTM_SIGRETURN): 1, int(lib.PTM_GAP): 2, int(lib.PTM_ASYNC): 3}
+_ORDER = {int(lib.PTM_EXEC): 0, int(lib.PTM_MOVED): 0, int(lib.PTM_SIGRETURN): 1, int(lib.PTM_GAP): 2,
+          int(lib.PTM_ASYNC): 3}
 
 COLUMNS = ["seq", "kind", "ip", "target"]
 

@@ -40,7 +40,7 @@ class Places:
         ledger.add(stream, "rows", stored=int(counts[2]),
                    lost={Placed.TIME.value: int(counts[1]), Placed.NONE.value: int(counts[0])})
 
-    def columns(self, rows: slice) -> tuple[pa.Array, pa.Array]:
+    def columns(self, rows: slice | I64) -> tuple[pa.Array, pa.Array]:
         """Arrow columns `seq` and `placed` of some rows."""
         seq = self.seq[rows]
         return (pa.array(seq, mask=seq < 0),

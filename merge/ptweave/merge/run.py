@@ -7,7 +7,7 @@ import contextlib
 import html
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -19,25 +19,44 @@ import pyarrow.parquet as pq
 
 from ptweave.data.bundle import Bundle
 from ptweave.data.errors import BadInput, MachineLacks, PtweaveError
+from ptweave.data.event_schemas import EVENT_TABLES
 from ptweave.data.ledger import Ledger
 from ptweave.data.manifest import Manifest, State
 from ptweave.data.schemas import TABLES, Column, Table
-from ptweave.merge import views
+from ptweave.merge import calltext, critical_path, diff, questions, views
+from ptweave.merge.lineage import Direction, Lineage, node_of
+from ptweave.merge.questions import By, Part, Question, part_of, thunk_number
+from ptweave.merge.relations import Relations
 from ptweave.merge.render import TextTable, html_table, values
+from ptweave.merge.similar import FOUND, Similar
 from ptweave.merge.tables import BATCH_ROWS, open_parquet, table_files
 
 if TYPE_CHECKING:
     import pandas
     import polars
 
+    from ptweave.merge.plots import Plots
+
 _QUERY = "query"
 _PLACE = "\nLINE "
 _MEMORY = "1GB"
 _SHOWN = 20  # rows of a result shown in a notebook
+_TUPLES = 1 << 14  # rows that are tuples at a time
 
 _MERGE = "merge the run: ptweave merge RUN"
 _DECODE = "decode the run: ptweave decode RUN"
+_EVENTS = "record them: ptweave events"
+_ON_REQUEST = {"calls", "tags", *(table.name for table in EVENT_TABLES)}
+"""Tables that are made only when they are asked for."""
 _BY_DECODE = {"images", "maps", "blocks", "paths", "flow", "clock", "pt_events", "gaps"}
+
+
+_BY_PROCESSES = {"accesses", "allocations", "races"}
+"""Only there where accesses were recorded."""
+
+
+class NotMade(BadInput):
+    """A table that a question needs was never made of this run."""
 
 
 @dataclass(frozen=True)
@@ -102,12 +121,45 @@ class Result:
         assert isinstance(frame, polars.DataFrame)
         return frame
 
+    def relation(self) -> duckdb.DuckDBPyRelation:
+        """As a relation of DuckDB, to go on with: nothing of it is computed yet. Its errors are DuckDB's own.
+
+        Raises BadInput for a statement that gives no rows.
+        """
+        if self._relation is None:
+            raise BadInput("gives no rows", where=_QUERY, remedy="ask with select")
+        return self._relation
+
+    def where(self, condition: str) -> Result:
+        """The rows for which an SQL condition holds. Raises BadInput when it is wrong."""
+        return self._next(lambda relation: relation.filter(condition))
+
+    def select(self, columns: str) -> Result:
+        """Columns, as SQL has them between select and from. Raises BadInput when they are wrong."""
+        return self._next(lambda relation: relation.project(columns))
+
+    def order(self, by: str) -> Result:
+        """In the order of SQL expressions. Raises BadInput when they are wrong."""
+        return self._next(lambda relation: relation.order(by))
+
+    def limit(self, rows: int) -> Result:
+        """The first rows."""
+        return self._next(lambda relation: relation.limit(rows))
+
+    def _next(self, step: Callable[[duckdb.DuckDBPyRelation], duckdb.DuckDBPyRelation]) -> Result:
+        if self._relation is None:
+            return self
+        try:
+            return Result(step(self._relation))
+        except duckdb.Error as error:
+            raise sql_error(error) from error
+
     def rows(self) -> list[tuple[Any, ...]]:
         """All rows as tuples."""
         return list(self)
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        for batch in self.stream()[1]:
+        for batch in self.stream(_TUPLES)[1]:
             yield from zip(*(values(column) for column in batch.columns), strict=True)
 
     @property
@@ -136,7 +188,18 @@ class Result:
         return html_table(self.columns, self.numeric, rows) + ("<p>…</p>" if more else "")
 
 
-class Run:
+@dataclass(frozen=True)
+class Differences:
+    """What two runs differ in: `differences` likeliest cause first, `timing` what both did alike but not in the same
+    time, `threads` which thread was compared with which; `notes` say what could not be compared."""
+
+    differences: Result
+    timing: Result
+    threads: Result
+    notes: list[str]
+
+
+class Run(Relations):
     """A run bundle, open for questions.
 
     `sql` sees every table of `ptweave.data.schemas.TABLES` as a view, and
@@ -144,8 +207,12 @@ class Run:
     - `flow_blocks`: thread, seq, block, path: every executed block (expand as little of it as you can);
     - `flow_range(thread, a, b)`: the blocks from ordinal a up to b of a thread;
     - `executions(function)`: thread, seq, block, wherever a function's first instruction ran;
-    - `block_counts()`: block, executions; `edge_counts()`: from_block, to_block, executions;
-    - `frames(stack)`: depth, function, block, stack: a call stack, innermost frame first.
+    - `block_counts()`, `block_counts_in(thread, a, b)`: block, executions;
+    - `edge_counts()`: from_block, to_block, executions;
+    - `frames(stack)`: depth, function, block, stack: a call stack, innermost frame first;
+    - `read_set(thread, thunk)`, `write_set(thread, thunk)`: pages a thunk could read, could write;
+    - `page_sets`: thread, thunk, page, write: the same for all thunks;
+    - `call_text(number, args, result, paths, files, data)`: a row of syscalls as a line like strace's.
 
     A table that was never made is empty; one that cannot be read fails when it is asked. `missing` says which and
     why. Queries see the bundle's tables and no other file; nothing in the bundle is written.
@@ -179,9 +246,7 @@ class Run:
     # --- the tables ----------------------------------------------------------------------------------------------
 
     def _connect(self) -> duckdb.DuckDBPyConnection:
-        connection = duckdb.connect(config={
-            "autoinstall_known_extensions": False, "autoload_known_extensions": False,
-            "python_enable_replacements": False, "memory_limit": _MEMORY, "temp_directory": self._spill.name})
+        connection = connect(self._spill.name)
         allowed: list[str] = []
         longest = 0
         for table in TABLES.values():
@@ -192,10 +257,7 @@ class Run:
             connection.execute(self._view(table, files))
         for statement in views.macros(longest):
             connection.execute(statement)
-        listed = ", ".join(views.quoted(file) for file in allowed)
-        connection.execute(f"set allowed_paths = [{listed}]")
-        connection.execute("set enable_external_access = false")
-        connection.execute("set lock_configuration = true")
+        shut(connection, allowed)
         return connection
 
     def _check(self, table: Table) -> list[str]:
@@ -216,8 +278,14 @@ class Run:
             return []
         if not paths:
             remedy = _DECODE if table.name in _BY_DECODE else _MERGE
-            if table.name == "calls":
+            if table in EVENT_TABLES:
+                remedy = _EVENTS
+            if table.name == "tags":
+                remedy = "have the program say them (ptweave/tag.h, docs/tracing-points.md)"
+            elif table.name == "calls":
                 remedy = "merge the run with calls: ptweave merge --calls RUN"
+            elif table.name in _BY_PROCESSES:
+                remedy = "record with --threads process a program that makes threads, and merge"
             self.missing[table.name] = f"was not made: {remedy}"
         self._counts[table.name] = count
         return names
@@ -247,6 +315,37 @@ class Run:
         return [TableInfo(table.name, table.doc, self._counts[table.name], table.columns)
                 for table in TABLES.values()]
 
+    def table(self, name: str) -> Result:
+        """A table by its name; most have a property, too: `run.thunks`. Raises BadInput for a name that is none."""
+        if name not in TABLES:
+            raise BadInput("is no table", where=name, remedy=f"there are {', '.join(TABLES)}")
+        return self.sql(f"from {views.name(name)}")
+
+    def flow(self, *, thread: int | None = None, since: int | None = None, until: int | None = None,
+             part: Part | None = None) -> Result:
+        """Executed blocks: thread, seq, block, path; of all or one thread, from ordinal `since` up to `until`, or of a
+        part of a thread's flow. Paths are expanded as rows are read: ask for as little as you need.
+
+        Raises BadInput for ordinals without a thread.
+        """
+        if part is not None:
+            thread, since, until = part.thread, part.begin, part.end
+        if thread is None:
+            if since is not None or until is not None:
+                raise BadInput("need a thread", where="since and until", remedy="ordinals are each thread's own")
+            return self.sql("from flow_blocks")
+        found = self.part(thread, since or 0, until)
+        return self.sql("from flow_range(?, ?, ?)", found.thread, found.begin, found.end)
+
+    @property
+    def plot(self) -> Plots:
+        """Pictures of this run (docs/notebooks.md): `run.plot.timeline()`. Raises MachineLacks without plotly."""
+        try:
+            from ptweave.merge.plots import Plots
+        except ImportError as error:
+            raise MachineLacks("plotly is not installed", remedy="pip install 'ptweave[notebook]'") from error
+        return Plots(self)
+
     # --- questions -----------------------------------------------------------------------------------------------
 
     def sql(self, query: str, *params: object) -> Result:
@@ -254,12 +353,94 @@ class Run:
 
         Raises BadInput with DuckDB's message and the place in the query when it is wrong.
         """
-        cursor = self._connection.cursor()
-        try:
-            relation = cursor.sql(query, params=list(params)) if params else cursor.sql(query)
-        except duckdb.Error as error:
-            raise sql_error(_with_place(cursor, query, params, error)) from error
-        return Result(relation)
+        return ask(self._connection, query, params)
+
+    def _ask(self, question: Question) -> Result:
+        return self.sql(question.sql, *question.params)
+
+    def _of(self, table: pa.Table) -> Result:
+        """An answer that was computed already."""
+        return Result(self._connection.cursor().from_arrow(table))
+
+    def need(self, *tables: str) -> None:
+        """Raise BadInput when one of these tables cannot be read, NotMade when it was not made."""
+        for name in tables:
+            if name in self.missing:
+                kind = BadInput if self._counts[name] is None else NotMade
+                raise kind(f"table {name}: {self.missing[name]}", where=str(self.path))
+
+    def part(self, thread: int, begin: int = 0, end: int | None = None) -> Part:
+        """Part of a thread's flow: blocks from ordinal `begin` up to `end` (None: all that follow)."""
+        return Part(thread, begin, 1 << 62 if end is None else end)
+
+    def thunk(self, name: str) -> Part:
+        """The part of the flow that a thunk is, named "THREAD.THUNK". Raises BadInput for one that is not there."""
+        rows = self.sql("select thread, seq, seq_end from thunks where thread = ? and thunk = ?",
+                        *thunk_number(name)).rows()
+        return part_of(rows, name)
+
+    def hot(self, by: By | str = By.FUNCTION, *, thread: int | None = None, part: Part | None = None) -> Result:
+        """Where instructions were executed (docs/merge.md): by function, line or block; of all, a thread, or a part."""
+        self.need(*(("flow",) if part or By(by) is not By.FUNCTION else ("profile", "stacks")))
+        return self._ask(questions.hot(By(by), thread=thread, part=part))
+
+    def contention(self, *, each: bool = False) -> Result:
+        """What threads waited for, how long, and who held it; with `each` every wait."""
+        self.need("thunks", "edges")
+        return self._ask(questions.contention(each=each))
+
+    def races(self) -> Result:
+        """Accesses that conflict and have no order, surest first. Needs a run with --threads process."""
+        self.need("races")
+        return self._ask(questions.races())
+
+    def timeline(self, *, thread: int | None = None, begin: int | None = None, end: int | None = None,
+                 parts: Collection[str] = questions.TIMELINE_PARTS) -> Result:
+        """What threads did in order of time; `begin` and `end` in ns. `parts` are the tables it is made of: without
+        thunks the question is answered only when it is asked without them."""
+        if "thunks" in parts:
+            self.need("thunks")
+        return self._ask(questions.timeline(thread=thread, begin=begin, end=end, parts=parts))
+
+    def calls(self, part: Part) -> Result:
+        """Calls that reach into part of a flow, in order. Needs a run merged with calls."""
+        self.need("calls")
+        return self._ask(questions.calls(part))
+
+    def critical_path(self) -> Result:
+        """What the run's end had to wait for, in order of time."""
+        self.need("thunks", "edges")
+        return self._of(critical_path.critical_path(*(
+            self.sql(sql).arrow() for sql in (critical_path.THUNKS, critical_path.EDGES, critical_path.ENDS))))
+
+    def lineage(self, *, to: str | None = None, from_: str | None = None, memory: bool = False) -> Result:
+        """All that a node depended on (`to`), or reached (`from_`): thunks, and inputs or outputs. docs/merge.md says
+        how nodes are written and what is followed. Raises BadInput for a node that is not in the run."""
+        if (to is None) == (from_ is None):
+            raise BadInput("needs either a node to go to or one to come from", where="lineage")
+        self.need("edges")
+        direction = Direction.TO if to is not None else Direction.FROM
+        found = Lineage(lambda sql, *params: self.sql(sql, *params).rows(), direction, memory=memory)
+        return self._of(found.of(node_of(to if to is not None else str(from_))))
+
+    def diff(self, other: Run, *, progress: Callable[[int, int], None] | None = None) -> Differences:
+        """What differs between this run and another one of the same program (docs/comparing.md).
+
+        Raises BadInput for runs of different programs. `progress(done, total)` counts rows of flow.
+        """
+        found = diff.compare_runs(self, other, progress)
+        return Differences(self._of(found.differences), self._of(found.timing), self._of(found.threads), found.notes)
+
+    def similar(self, node: str, other: Run | None = None, *, most: int = FOUND) -> Result:
+        """Nodes of another run (None: of this one) that are like a node of this one: "THREAD.THUNK", or
+        "THREAD@FROM-TO" in ns; best first (docs/comparing.md). Raises BadInput for a node that is not in the run."""
+        runs = (self, other or self)
+        for run in runs:
+            run.need("thunks", "threads")
+        asks = [lambda sql, *params, run=run: run.sql(sql, *params).rows() for run in runs]
+        flow = [not {"flow", "paths", "blocks"} & run.missing.keys() for run in runs]
+        found = Similar(asks[0], asks[1], same=self.path.samefile(runs[1].path), flow=(flow[0], flow[1]))
+        return self._of(found.of(node, most))
 
     def close(self) -> None:
         """Give the connection and the bundle's descriptor back. Results can be used no longer."""
@@ -278,7 +459,8 @@ class Run:
 
     # --- how it shows itself -------------------------------------------------------------------------------------
 
-    def _facts(self) -> list[tuple[str, str]]:
+    def facts(self) -> list[tuple[str, str]]:
+        """What was run, how, and what is lost, lacking or missing: pairs of a name and a text."""
         manifest = self.manifest
         facts = [("command", " ".join(manifest.command)), ("engine", f"{manifest.engine} {manifest.engine_version}")]
         if manifest.state is not State.COMPLETE:
@@ -290,14 +472,14 @@ class Run:
             facts.append(("threads", str(self._counts["threads"])))
         facts += [("lost", f"{count} {unit} of {stream}: {why}") for stream, why, count, unit in self.ledger.losses]
         facts += [("lacks", line) for line in manifest.lacks]
-        facts += [("missing", f"{name}: {why}") for name, why in self.missing.items() if name != "calls"]
+        facts += [("missing", f"{name}: {why}") for name, why in self.missing.items() if name not in _ON_REQUEST]
         return facts
 
     def _rows(self) -> list[tuple[str, int | None, str]]:
         return [(table.name, table.rows, table.doc) for table in self.tables()]
 
     def __repr__(self) -> str:
-        facts = self._facts()
+        facts = self.facts()
         top = TextTable(["", ""], [False, False], facts)
         rows = self._rows()
         table = TextTable(["table", "rows", "a row is"], [False, True, False], rows)
@@ -305,8 +487,34 @@ class Run:
 
     def _repr_html_(self) -> str:
         return (f"<h4>{html.escape(self.path.name)}</h4>"
-                + html_table(["", ""], [False, False], self._facts())
+                + html_table(["", ""], [False, False], self.facts())
                 + html_table(["table", "rows", "a row is"], [False, True, False], self._rows()))
+
+
+def connect(spill: str) -> duckdb.DuckDBPyConnection:
+    """A DuckDB of our own, with `call_text`; what does not fit into its memory goes to the folder `spill`."""
+    connection = duckdb.connect(config={
+        "autoinstall_known_extensions": False, "autoload_known_extensions": False,
+        "python_enable_replacements": False, "memory_limit": _MEMORY, "temp_directory": spill})
+    calltext.register(connection)
+    return connection
+
+
+def shut(connection: duckdb.DuckDBPyConnection, allowed: list[str]) -> None:
+    """From now on its queries see these files and no others."""
+    connection.execute(f"set allowed_paths = [{', '.join(views.quoted(file) for file in allowed)}]")
+    connection.execute("set enable_external_access = false")
+    connection.execute("set lock_configuration = true")
+
+
+def ask(connection: duckdb.DuckDBPyConnection, query: str, params: tuple[object, ...]) -> Result:
+    """A query to a connection. Raises BadInput with DuckDB's message and the place in the query when it is wrong."""
+    cursor = connection.cursor()
+    try:
+        relation = cursor.sql(query, params=list(params)) if params else cursor.sql(query)
+    except duckdb.Error as error:
+        raise sql_error(_with_place(cursor, query, params, error)) from error
+    return Result(relation)
 
 
 def _leaf(metadata: pq.FileMetaData, column: str) -> int:

@@ -66,6 +66,12 @@ class Scratch:
         with self._errors(name):
             return self._ask(name, query).to_arrow_table()
 
+    def view(self, name: str, file: str) -> None:
+        """Give queries another file of the folder, as the view `name`. Raises BadInput when the file is corrupt."""
+        with self._errors(file):
+            self.connection.execute(f"create or replace temp view {name} as select * from "
+                                    f"read_parquet('{self._base}/{file}', file_row_number = true)")
+
     def _ask(self, name: str, query: str) -> duckdb.DuckDBPyRelation:
         self.connection.execute(f"create or replace temp view source as "
                                 f"select * from read_parquet('{self._base}/{name}', file_row_number = true)")

@@ -20,48 +20,63 @@ from ptweave.data.bundle import Bundle
 from ptweave.data.errors import BadInput
 from ptweave.data.ledger import Ledger
 from ptweave.data.schemas import (
+    ACCESSES,
+    ALLOCATIONS,
     CALLS,
     CLOCK,
+    EDGES,
     FLOW,
     GAPS,
+    PROBES,
     PROCESSES,
     PROFILE,
     PT_EVENTS,
+    RACES,
     STACKS,
     SYSCALLS,
+    TAGS,
     THREADS,
     THUNKS,
+    TRANSFERS,
     Table,
     TableWriter,
     write_table,
 )
+from ptweave.merge import accesses, syscalls, thunks
 from ptweave.merge import events as event_streams
 from ptweave.merge import moments as moment_streams
-from ptweave.merge import syscalls, thunks
 from ptweave.merge._merge import lib
+from ptweave.merge.accesses import Accesses, Lines
 from ptweave.merge.addresses import Addresses
 from ptweave.merge.events import Events, events_of, interruptions, merge_events
+from ptweave.merge.graph import write_graph
 from ptweave.merge.moments import Moments, joined, known_moments
 from ptweave.merge.program import Program
+from ptweave.merge.recorded_stacks import RecordedStacks
 from ptweave.merge.scratch import Scratch
 from ptweave.merge.syscalls import SystemCalls, ThreadCalls
 from ptweave.merge.tables import I32, I64, U64, ThreadRows, numbers, table_files
+from ptweave.merge.tags import PROBED, TAGGED, Tags
 from ptweave.merge.tasks import Tasks, load_tasks
 from ptweave.merge.threads import start_routines, thread_table
 from ptweave.merge.thunks import Thunks
+from ptweave.merge.transfers import Transfers
 from ptweave.merge.walk import Walker
 
-_MADE_HERE = (THREADS, PROCESSES, SYSCALLS, THUNKS, PROFILE, STACKS, CALLS)
+_MADE_HERE = (THREADS, PROCESSES, SYSCALLS, THUNKS, ACCESSES, ALLOCATIONS, TRANSFERS, EDGES, RACES, TAGS, PROBES,
+              PROFILE, STACKS, CALLS)
 _LACKS = "merge: "
 _CALLS_FILE = "calls.parquet"
 
 
 def merge_run(bundle: Bundle, *, calls: bool = False, progress: Callable[[int, int], None] | None = None) -> None:
-    """Make the tables threads, processes, syscalls, thunks, profile, stacks, and calls when asked for.
+    """Make the tables threads, processes, syscalls, thunks, accesses, allocations, transfers, edges, races, tags,
+    probes, profile, stacks, and calls when asked for.
 
     Reads `tables/` and `decoded/` as decoding left them; whatever is missing there leaves its tables out, and
     `manifest.lacks` says so. Running it again replaces what it made. `progress(done, total)` counts rows of flow,
-    twice. The ledger gets `placed/syscalls`, `placed/thunks` and `profile`.
+    twice. The ledger gets `placed/syscalls`, `placed/thunks`, `placed/accesses`,
+    `accesses/pages`, `edges/pages` and `profile`.
     Raises BadInput for a table that is corrupt, MachineLacks when memory or disk run out.
     """
     merge = _Merge(bundle, calls=calls, progress=progress)
@@ -100,6 +115,11 @@ class _Merge:
         self._addresses = Addresses(self._bundle, self._program, self._tasks)
         self._syscalls = self._load_syscalls()
         self._thunks = self._load_thunks()
+        self._accesses = self._load_accesses()
+        self._tags = [Tags(self._bundle, source) for source in (TAGGED, PROBED)
+                      if (self._bundle.decoded / source.file).exists()]
+        if self._syscalls:
+            self._syscalls.flag_own()
         self._program.compile()
         self._walk_threads()
         self._write()
@@ -148,6 +168,14 @@ class _Merge:
         found.flag_markers(self._program, self._addresses)
         return found
 
+    def _load_accesses(self) -> Accesses | None:
+        """Nothing when none were recorded: only threads that run as processes have them."""
+        if not (self._bundle.decoded / accesses.FILE).exists():
+            return None
+        found = Accesses(self._bundle, self._scratch, self._ledger)
+        found.flag_markers(self._program)
+        return found
+
     # --- the walk -------------------------------------------------------------------------------------------------
 
     def _paths(self, thread: int) -> Iterator[tuple[I64, I32]]:
@@ -178,6 +206,8 @@ class _Merge:
                 self._walk_thread(thread, walker, sink)
                 for rows in walker.profile(thread):
                     profile.write(rows)
+            if self._accesses:
+                self._accesses.number_stacks(RecordedStacks(walker, self._addresses))
             with TableWriter(self._bundle.tables, STACKS) as stacks:
                 walker.write_stacks(stacks)
             self._folds = walker.folds
@@ -196,9 +226,15 @@ class _Merge:
 
         marks = walker.thread(self._paths(thread), self._moments(thread, calls, end), events,
                               emit if sink else None, self._report)
+        if self._syscalls:
+            self._syscalls.disown_work(thread, marks.visits)
         if self._thunks:
-            self._thunks.place(thread, marks, gaps, end, lambda: self._moments(thread, calls, end),
+            self._thunks.place(thread, marks.thunks, gaps, end, lambda: self._moments(thread, calls, end),
                                self._program, self._addresses)
+        if self._accesses:
+            self._accesses.place(thread, marks.visits, gaps, lambda: self._moments(thread, calls, end), self._program)
+        for some in self._tags:
+            some.place(thread, lambda: self._moments(thread, calls, end))
 
     def _find_system_calls(self, thread: int) -> tuple[I64, I32]:
         """The first reading: where system calls were made, and where the flow ends (`self._end`)."""
@@ -232,19 +268,37 @@ class _Merge:
         bundle = self._bundle
         starts = start_routines(bundle, self._tasks, self._program, self._addresses)
         if self._syscalls:
+            for task in self._tasks.threads.values():
+                if task.own:
+                    self._syscalls.disown(task.thread)
             self._tasks.learn_exits(self._syscalls.exits)
         write_table(bundle.tables, THREADS, thread_table(bundle, self._tasks, self._program, starts))
         if bundle.sideband.exists():
             write_table(bundle.tables, PROCESSES, self._tasks.process_table())
         if self._syscalls:
-            self._syscalls.write(bundle, self._scratch)
+            self._syscalls.write(bundle, self._scratch, self._programs(), self._ledger)
         if self._thunks:
             self._thunks.write(bundle, self._scratch, self._functions)
+        lines = Lines(bundle, self._program, self._addresses) if self._accesses else None
+        if self._accesses and lines:
+            self._accesses.write(bundle, lines)
+        if self._thunks:
+            write_graph(bundle, self._scratch, self._tasks, lines, self._ledger)
+        if self._syscalls:
+            Transfers(self._tasks, self._syscalls, self._thunks).write(bundle, self._scratch)
+        for some in self._tags:
+            some.write(bundle, self._functions)
         if self._want_calls:
             with TableWriter(bundle.tables, CALLS) as writer:
                 columns = ", ".join(f'"{name}"' for name in CALLS.schema.names)
                 for batch in self._scratch.batches(_CALLS_FILE, f"select {columns} from source order by thread, call"):
                     writer.write(pa.table(batch).cast(CALLS.schema))
+
+    def _programs(self) -> dict[int, int]:
+        """Process ids of threads' programs, where these are not the threads' own."""
+        found = {thread: self._tasks.program(thread) for thread in self._tasks.threads}
+        return {thread: pid for thread, pid in found.items()
+                if pid is not None and pid != self._tasks.threads[thread].pid}
 
     def _functions(self, threads: I64, times: I64, addresses: U64) -> pa.Array:
         """Functions of return addresses: of the instruction before each."""
@@ -260,6 +314,8 @@ class _Merge:
             self._syscalls.places.account(self._ledger, "placed/syscalls")
         if self._thunks:
             self._thunks.places.account(self._ledger, "placed/thunks")
+        if self._accesses:
+            self._accesses.places.account(self._ledger, "placed/accesses")
         if self._flow.rows:
             self._ledger.add("profile", "calls", stored=self._folds.whole,
                              lost={"stack too deep": self._folds.deep, "too many stacks": self._folds.many})

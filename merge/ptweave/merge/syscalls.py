@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from ptweave.data.bundle import Bundle
@@ -17,6 +18,7 @@ from ptweave.merge.addresses import Addresses
 from ptweave.merge.align import FAR, Aligner, Occurrences, Records, bounds
 from ptweave.merge.events import Events, events_of
 from ptweave.merge.moments import Moments
+from ptweave.merge.own_calls import Library
 from ptweave.merge.place import Grouped, Places
 from ptweave.merge.program import Program
 from ptweave.merge.scratch import Scratch
@@ -27,6 +29,7 @@ FILE = "syscalls.parquet"
 RT_SIGRETURN = 15
 EXEC = (59, 322)  # execve, execveat
 
+EXIT = 60
 EXIT_GROUP = 231
 
 _COLUMNS = ["thread", "index", "t_enter", "t_exit", "number", "ip", "result", "pid", "args"]
@@ -67,9 +70,15 @@ class SystemCalls:
         self.exits = _exits(table, self._number == EXIT_GROUP)
         self._rows = Grouped.by(numbers(table, "thread", -1), self._index, self._enter)
         self.places = Places.nowhere(len(table))
+        self._own = np.zeros(len(table), np.bool_)
 
     def __len__(self) -> int:
         return len(self._index)
+
+    @property
+    def own(self) -> Bools:
+        """Which rows are libtthread's own calls; known when all threads were placed."""
+        return self._own
 
     def in_thread(self, thread: int) -> int:
         """How many calls a thread made."""
@@ -80,6 +89,8 @@ class SystemCalls:
         """Place a thread's calls at the system-call blocks `found` in its flow (ordinals, block numbers)."""
         rows = self._rows.of(thread)
         indexed = rows[self._index[rows] >= 0]
+        if self._program and self._addresses:
+            self._own[rows] = self._library.makes(thread, self._enter[rows], self._ip[rows], self._number[rows])
         align = indexed if len(indexed) else rows
         if len(align) and len(found[0]):
             self._align(thread, align, found, gaps, clock, trusted=bool(len(indexed)))
@@ -87,6 +98,21 @@ class SystemCalls:
         if len(others) and not len(gaps):
             self._by_time(others, clock)
         return self._learn(rows)
+
+    def flag_own(self) -> None:
+        """Tell the program which code is libtthread's own work: after the thunk markers were flagged."""
+        if self._program and self._addresses:
+            self._library = Library(self._program, self._addresses)
+
+    def disown(self, thread: int) -> None:
+        """A thread is libtthread's own: so are its calls."""
+        self._own[self._rows.of(thread)] = True
+
+    def disown_work(self, thread: int, visits: npt.NDArray[np.void]) -> None:
+        """Calls made during libtthread's own work (VISIT_DTYPE) are its own, whoever made them for it."""
+        rows = self._rows.of(thread)
+        if self._program and len(rows):
+            self._own[rows] |= self._library.during(visits, self.places.seq[rows])
 
     def _align(self, thread: int, rows: I64, found: tuple[I64, I32], gaps: I64,
                clock: Callable[[], Iterator[Moments]], *, trusted: bool) -> None:
@@ -131,23 +157,36 @@ class SystemCalls:
         exact = rows[self.places.how[rows] == 2]
         behind = self.places.seq[exact] + 1
         left = self._returned[exact]
-        moments = (np.concatenate([behind, behind[left]]),
-                   np.concatenate([self._enter[exact], self._exit[exact][left]]))
+        timed = self._number[exact] != EXIT  # a task whose thread goes on as another may take its time to end
+        moments = (np.concatenate([behind[timed], behind[left]]),
+                   np.concatenate([self._enter[exact][timed], self._exit[exact][left]]))
+        went_on = behind[self._number[exact] == EXIT]  # a thread that goes on after it is another task
         events = np.concatenate([
+            events_of(lib.PTM_MOVED, went_on),
             events_of(lib.PTM_SIGRETURN, behind[self._number[exact] == RT_SIGRETURN]),
             events_of(lib.PTM_EXEC, behind[self._replaced[exact]])])
         return ThreadCalls(moments, events)
 
-    def write(self, bundle: Bundle, scratch: Scratch) -> None:
-        """Write the table, sorted by thread and place."""
+    def write(self, bundle: Bundle, scratch: Scratch, programs: dict[int, int], ledger: Ledger) -> None:
+        """Write the table, sorted by thread and place: the program's calls. Those of libtthread are counted.
+
+        `programs`: the process id each thread's program has.
+        """
+        ledger.drop("syscalls/libtthread_own")
+        if self._own.any():
+            ledger.add("syscalls/libtthread_own", "calls", stored=int(self._own.sum()))
         seq, placed = self.places.columns(slice(None))
-        columns = ", ".join(f'source."{name}"' for name in DECODED_SYSCALLS.names if name != "index")
+        columns = ", ".join(f'source."{name}"' for name in DECODED_SYSCALLS.names if name not in ("index", "pid"))
         with TableWriter(bundle.tables, SYSCALLS) as writer:
-            placement = pa.table({"row": np.arange(len(self)), "seq": seq, "placed": placed.cast(pa.string())})
-            query = (f"select {columns}, placement.seq, placement.placed from source "
-                     "join placement on source.file_row_number = placement.row "
-                     "order by thread nulls last, placement.seq nulls last, t_enter, file_row_number")
-            for batch in scratch.batches(FILE, query, placement=placement):
+            placement = pa.table({"row": np.arange(len(self)), "seq": seq, "placed": placed.cast(pa.string()),
+                                  "own": self._own})
+            threads = pa.table({"thread": pa.array(programs.keys(), pa.int32()),
+                                "pid": pa.array(programs.values(), pa.int32())})
+            query = (f"select {columns}, coalesce(threads.pid, source.pid) as pid, placement.seq, placement.placed "
+                     "from source join placement on source.file_row_number = placement.row and not own "
+                     "left join threads on threads.thread = source.thread "
+                     "order by source.thread nulls last, placement.seq nulls last, t_enter, file_row_number")
+            for batch in scratch.batches(FILE, query, placement=placement, threads=threads):
                 writer.write(_conform(pa.table(batch)))
 
 

@@ -183,3 +183,10 @@ def numbers(batch: pa.RecordBatch | pa.Table, column: str, fill: int = 0) -> npt
         array = array.fill_null(fill)
     values: npt.NDArray[np.int64] = array.to_numpy(zero_copy_only=False)
     return values
+
+
+def within(count: I64) -> I64:
+    """0, 1, … for each count."""
+    ends = np.cumsum(count)
+    result: I64 = np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - count, count)
+    return result

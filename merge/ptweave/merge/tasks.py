@@ -10,11 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ptweave.data.bundle import Bundle
-from ptweave.data.evl import EVL_HEADER, EVL_MAGIC
-from ptweave.data.handshake import Hello
 from ptweave.data.manifest import Manifest
 from ptweave.data.schemas import PROCESSES
-from ptweave.data.sideband import SidebandKind, read_sideband
+from ptweave.data.sideband import SERVANT, SidebandKind, read_sideband
 
 
 @dataclass
@@ -28,6 +26,8 @@ class Task:
     t_start: int | None = None
     t_end: int | None = None
     spaces: list[tuple[int, int]] = field(default_factory=list)
+    own: bool = False  # libtthread's, not the program's
+    former: int = 0  # tid of the task that went on as this one
 
 
 @dataclass
@@ -57,16 +57,26 @@ class Tasks:
         if task is None or not task.creator:
             return None
         earlier = [other for other in self.threads.values()
-                   if other.tid == task.creator and other.thread != thread
+                   if task.creator in (other.tid, other.former) and other.thread != thread
                    and (other.t_start or 0) <= (task.t_start or 0)]
         return max(earlier, key=lambda other: other.t_start or 0).thread if earlier else None
 
-    def exit_status(self, thread: int) -> int | None:
-        """Wait status of the thread's process."""
+    def program(self, thread: int) -> int | None:
+        """Process id of the program a thread belongs to: of its main process, where threads run as processes."""
         task = self.threads.get(thread)
         if task is None:
             return None
-        images = [process for process in self.processes if process.pid == task.pid]
+        image = next((process for process in self.processes
+                      if task.spaces and process.space == task.spaces[-1][1]), None)
+        return image.parent if image and image.began_by == "thread" and image.parent else task.pid
+
+    def exit_status(self, thread: int) -> int | None:
+        """Wait status of the thread's program."""
+        task = self.threads.get(thread)
+        if task is None:
+            return None
+        pid = self.program(thread)
+        images = [process for process in self.processes if process.pid == pid]
         return max(images, key=lambda process: process.space).exit_status if images else None
 
     def learn_exits(self, codes: dict[int, int]) -> None:
@@ -77,8 +87,9 @@ class Tasks:
                 process.exit_status = (codes[pid] & 0xff) << 8
 
     def process_table(self) -> pa.Table:
-        """The table `processes`."""
-        rows = sorted((vars(process) for process in self.processes), key=lambda row: int(row["space"]))
+        """The table `processes`: a thread that runs as one is none."""
+        rows = sorted((vars(process) for process in self.processes if process.began_by != "thread"),
+                      key=lambda row: int(row["space"]))
         return pa.Table.from_pylist(rows, schema=PROCESSES.schema)
 
 
@@ -88,13 +99,12 @@ def load_tasks(bundle: Bundle) -> Tasks:
     if not bundle.sideband.exists():
         return tasks
     wanted = [kind.value for kind in (SidebandKind.PROCESS, SidebandKind.PROCESS_EXIT, SidebandKind.THREAD,
-                                      SidebandKind.THREAD_EXIT)]
+                                      SidebandKind.THREAD_EXIT, SidebandKind.COMM)]
     table = read_sideband(bundle.sideband)
     for batch in table.filter(pc.is_in(table.column("kind"), pa.array(wanted))).to_batches():
         for row in batch.to_pylist():
             _note(tasks, row, bundle.manifest)
     _finish(tasks, bundle.manifest)
-    _note_pseudo_threads(tasks, bundle)
     return tasks
 
 
@@ -109,34 +119,26 @@ def _note(tasks: Tasks, row: dict[str, Any], manifest: Manifest) -> None:
                 process.t_end = t
                 process.exit_status = None if status is None or status < 0 else status
         case SidebandKind.THREAD if row["thread"] is not None:
-            tasks.threads[row["thread"]] = Task(
-                row["thread"], row["pid"], row["tid"] or row["pid"], row["value"] or 0, t, None, [(t, row["space"])])
+            _begin_thread(tasks, row, t)
         case SidebandKind.THREAD_EXIT if row["thread"] in tasks.threads:
-            tasks.threads[row["thread"]].t_end = t
+            task = tasks.threads[row["thread"]]
+            if task.tid == (row["tid"] or row["pid"]):  # else it went on as another
+                task.t_end = t
+        case SidebandKind.COMM if row["detail"] == SERVANT:
+            for task in tasks.threads.values():
+                task.own |= task.tid == row["tid"] and task.pid == row["pid"] and task.t_end is None
         case _:
             pass
 
 
-def _note_pseudo_threads(tasks: Tasks, bundle: Bundle) -> None:
-    """Processes that are threads of another say so in their event lists."""
-    mains: dict[int, int] = {}
-    pseudo: dict[int, int] = {}
-    for path in bundle.dependence.glob("*.evl"):
-        with path.open("rb") as file:
-            header = file.read(EVL_HEADER.size)
-        if len(header) < EVL_HEADER.size:
-            continue
-        magic, pid, _, _, flags, *_ = EVL_HEADER.unpack(header)
-        if magic != EVL_MAGIC:
-            continue
-        if flags & 0xFF == Hello.PSEUDO_THREAD:
-            pseudo[pid] = flags >> 8
-        elif flags & 0xFF in (Hello.PROCESS, Hello.FORK):
-            mains[flags >> 8] = pid
-    for process in tasks.processes:
-        if process.pid in pseudo and process.began_by == "fork":
-            process.began_by = "thread"
-            process.parent = mains.get(pseudo[process.pid], process.parent)
+def _begin_thread(tasks: Tasks, row: dict[str, Any], t: int) -> None:
+    pid, tid, place = row["pid"], row["tid"] or row["pid"], (t, row["space"])
+    task = tasks.threads.get(row["thread"])
+    if task is None:
+        tasks.threads[row["thread"]] = Task(row["thread"], pid, tid, row["value"] or 0, t, None, [place])
+    else:
+        task.pid, task.tid, task.former, task.t_end = pid, tid, task.tid, None
+        task.spaces.append(place)
 
 
 def _open_processes(tasks: Tasks, pid: int) -> list[Process]:

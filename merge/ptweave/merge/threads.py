@@ -37,12 +37,13 @@ def thread_table(bundle: Bundle, tasks: Tasks, program: Program, starts: dict[in
         task, counts = tasks.threads.get(thread), decoded.get(thread, {})
         rows.append({
             "thread": thread,
-            "pid": task.pid if task else None,
+            "pid": tasks.program(thread),
             "tid": task.tid if task else None,
             "parent": tasks.parent(thread),
             "start_function": starts.get(thread) or program.function_of(counts.get("first_block")),
             "t_start": task.t_start if task else None,
             "t_end": task.t_end if task else None,
+            "own": task.own if task else False,
             "exit_status": tasks.exit_status(thread),
             **{name: counts.get(name) for name in _COUNTS},
         })

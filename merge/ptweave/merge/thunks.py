@@ -21,7 +21,7 @@ from ptweave.merge.moments import Moments
 from ptweave.merge.place import Grouped, Places
 from ptweave.merge.program import Program
 from ptweave.merge.scratch import Scratch
-from ptweave.merge.tables import I64, U64, Bools, numbers, open_parquet
+from ptweave.merge.tables import BATCH_ROWS, I64, U64, Bools, numbers, open_parquet
 
 FILE = "thunks.parquet"
 
@@ -68,20 +68,23 @@ class Thunks:
         rows = self._rows.of(thread)
         if not len(rows) or not len(marks):
             return
-        block = program.blocks[marks["block"]]
+        address, ip = (program.blocks[name][marks["block"]] for name in ("addr", "ip"))
         marker, site = self._marker[rows], self._site[rows]
         times = self._begin[rows]
         marker_place = addresses.locate(thread, times, marker)
         site_place = addresses.locate(thread, times, site)
 
         def match(records: I64, places: I64) -> Bools:
-            here: Bools = np.where(marker_place[records] != 0, marker_place[records] == block["addr"][places],
-                                   marker[records] == block["ip"][places])
+            here: Bools = np.where(marker_place[records] != 0, marker_place[records] == address[places],
+                                   marker[records] == ip[places])
             return here
 
         def agree(records: I64, places: I64) -> Bools:
-            wanted = site_place[records]
-            fits: Bools = (wanted == 0) | _among(wanted, marks[places])
+            fits: Bools = np.empty(len(records), np.bool_)
+            for first in range(0, len(records), BATCH_ROWS):  # a copy of all marks would be hundreds of megabytes
+                part = slice(first, first + BATCH_ROWS)
+                wanted = site_place[records[part]]
+                fits[part] = (wanted == 0) | _among(wanted, marks[places[part]])
             return fits
 
         low, high = bounds(marks["seq"], clock())
@@ -100,6 +103,19 @@ class Thunks:
         seq = self.places.seq[rows]
         following = np.concatenate([seq[1:], [end if not len(gaps) or gaps[-1] < end else -1]])
         self._seq_end[rows] = np.where((seq >= 0) & (following >= seq), following, -1)
+
+    def around(self, threads: I64, seqs: I64, times: I64) -> I64:
+        """The thunks that places of threads lie in: by ordinal where that is known, else by time; −1 none."""
+        found = np.full(len(threads), -1, np.int64)
+        for thread in np.unique(threads):
+            rows, here = self._rows.of(int(thread)), np.flatnonzero(threads == thread)
+            if not len(rows):
+                continue
+            begins, known = self._end[rows], self.places.how[rows] == 2
+            found[here] = np.searchsorted(begins, times[here], side="right") - 1
+            exact = here[(seqs[here] >= 0) & bool(known.all())]
+            found[exact] = np.searchsorted(self.places.seq[rows], seqs[exact], side="right") - 1
+        return found
 
     def write(self, bundle: Bundle, scratch: Scratch, functions: Callable[[I64, I64, U64], pa.Array]) -> None:
         """Write the table. `functions(threads, times, return addresses)` names functions."""

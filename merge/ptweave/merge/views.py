@@ -14,7 +14,7 @@ from ptweave.data.schemas import Table
 
 _TYPES = {
     pa.int8(): "TINYINT", pa.int32(): "INTEGER", pa.int64(): "BIGINT", pa.uint32(): "UINTEGER", pa.uint64(): "UBIGINT",
-    pa.string(): "VARCHAR", pa.bool_(): "BOOLEAN",
+    pa.string(): "VARCHAR", pa.bool_(): "BOOLEAN", pa.binary(): "BLOB",
 }
 
 
@@ -22,6 +22,10 @@ def sql_type(column: pa.DataType) -> str:
     """A column's type in SQL."""
     if pa.types.is_list(column):
         return sql_type(column.value_type) + "[]"
+    if pa.types.is_map(column):
+        return f"MAP({sql_type(column.key_type)}, {sql_type(column.item_type)})"
+    if pa.types.is_struct(column):
+        return "STRUCT(" + ", ".join(f"{name(field.name)} {sql_type(field.type)}" for field in column) + ")"
     return _TYPES[column]
 
 
@@ -91,6 +95,19 @@ _STATEMENTS = (
        select block, sum(executed)::bigint as executions
        from (select path, count(*) as executed from flow group by path) join path_blocks using (path)
        group by block order by 2 desc, 1""",
+    # paths that lie inside are counted, the two that may reach over an end are expanded
+    """create macro block_counts_in(in_thread, a, b) as table
+       with near as (
+         select seq, path, length from flow join paths using (path)
+         where thread = in_thread and seq > a - {longest} and seq < b and seq + length > a),
+       counted as (
+         select path, count(*) as executed from near where seq >= a and seq + length <= b group by path),
+       every as (
+         select block, executed from counted join path_blocks using (path)
+         union all
+         select block, 1 from near join path_blocks using (path)
+         where (seq < a or seq + length > b) and seq + place >= a and seq + place < b)
+       select block, sum(executed)::bigint as executions from every group by block order by 2 desc, 1""",
     # inside paths: as often as the path ran; between paths: pairs that follow each other without a gap. `flow` is
     # stored in the order of threads and ordinals: put beside itself, one row on, it need not be sorted for that
     """create macro edge_counts() as table
@@ -127,4 +144,17 @@ _STATEMENTS = (
          select stacks.stack, stacks.parent, stacks.depth, stacks.function, stacks.block
          from walk join stacks on stacks.stack = walk.parent)
        select depth, function, block, stack from walk order by depth desc""",
+    # what a thunk could read: every page that was open to it, for reading or writing
+    """create macro read_set(in_thread, in_thunk) as table
+       select distinct page from accesses
+       where thread = in_thread and thunk <= in_thunk and until_thunk >= in_thunk order by 1""",
+    """create macro write_set(in_thread, in_thunk) as table
+       select distinct page from accesses
+       where thread = in_thread and thunk <= in_thunk and until_thunk >= in_thunk and write order by 1""",
+    # the same for all thunks; DuckDB joins ranges without comparing every pair
+    """create view page_sets as
+       select thunks.thread, thunks.thunk, accesses.page, bool_or(accesses.write) as write
+       from thunks join accesses on accesses.thread = thunks.thread
+         and accesses.thunk <= thunks.thunk and accesses.until_thunk >= thunks.thunk
+       group by all""",
 )

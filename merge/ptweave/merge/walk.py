@@ -34,12 +34,22 @@ CALL_DTYPE = np.dtype([
 MARK_DTYPE = np.dtype([("seq", "<i8"), ("block", "<i4"), ("known", "<u4"), ("returns", "<u8", (6,))])
 assert ffi.sizeof("struct ptm_node") == NODE_DTYPE.itemsize
 assert ffi.sizeof("struct ptm_call") == CALL_DTYPE.itemsize
+VISIT_DTYPE = np.dtype([("seq", "<i8"), ("block", "<i4"), ("kind", "<i4")])
 assert ffi.sizeof("struct ptm_mark") == MARK_DTYPE.itemsize
+assert ffi.sizeof("struct ptm_visit") == VISIT_DTYPE.itemsize
 
-_NONE = 0xFFFFFFFF
+NO_BLOCK = 0xFFFFFFFF
 
 Flow = Iterator[tuple[I64, I32]]
 """Executed paths, batch by batch: the ordinal of the first block of each, and its number."""
+
+
+@dataclass
+class Marks:
+    """Where a thread executed markers (MARK_DTYPE), and places where accesses were made (VISIT_DTYPE)."""
+
+    thunks: npt.NDArray[np.void]
+    visits: npt.NDArray[np.void]
 
 
 @dataclass(frozen=True)
@@ -49,6 +59,14 @@ class Folds:
     whole: int
     deep: int
     many: int
+
+
+@dataclass
+class _Found:
+    """What was fetched so far."""
+
+    thunks: list[npt.NDArray[np.void]]
+    visits: list[npt.NDArray[np.void]]
 
 
 class Walker:
@@ -82,14 +100,14 @@ class Walker:
 
     def thread(self, flow: Flow, moments: Iterator[Moments], events: Events,
                emit_calls: Callable[[npt.NDArray[np.void]], None] | None = None,
-               progress: Callable[[int], None] | None = None) -> npt.NDArray[np.void]:
-        """Walk one thread; returns its executed markers (MARK_DTYPE). `progress` is told rows done.
+               progress: Callable[[int], None] | None = None) -> Marks:
+        """Walk one thread; returns its executed markers. `progress` is told rows done.
 
         Raises BadInput when the flow names paths that do not exist or goes back.
         """
         lib.ptm_walk_begin(self._walk)
         window = Window(moments)
-        marks: list[npt.NDArray[np.void]] = []
+        marks = _Found([], [])
         for seqs, paths in flow:
             self._feed(seqs, paths, window, events, marks, emit_calls)
             events = events[self._events_used:]
@@ -100,9 +118,9 @@ class Walker:
             self._walk, ffi.from_buffer("int64_t[]", window.seqs), ffi.from_buffer("int64_t[]", window.times),
             len(window.seqs)), self._where)
         self._fetch(marks, emit_calls)
-        return np.concatenate([np.zeros(0, MARK_DTYPE), *marks])
+        return Marks(_joined(marks.thunks, MARK_DTYPE), _joined(marks.visits, VISIT_DTYPE))
 
-    def _feed(self, seqs: I64, paths: I32, window: Window, events: Events, marks: list[npt.NDArray[np.void]],
+    def _feed(self, seqs: I64, paths: I32, window: Window, events: Events, marks: _Found,
               emit_calls: Callable[[npt.NDArray[np.void]], None] | None) -> None:
         """Feed one batch, in as many rounds as its output needs."""
         anchors_used, events_used = ffi.new("size_t *"), ffi.new("size_t *")
@@ -121,12 +139,14 @@ class Walker:
             self._events_used += events_used[0]
             self._fetch(marks, emit_calls)
 
-    def _fetch(self, marks: list[npt.NDArray[np.void]],
-               emit_calls: Callable[[npt.NDArray[np.void]], None] | None) -> None:
+    def _fetch(self, marks: _Found, emit_calls: Callable[[npt.NDArray[np.void]], None] | None) -> None:
         count = ffi.new("size_t *")
         found = lib.ptm_walk_marks(self._walk, count)
         if count[0]:
-            marks.append(_copy(found, count[0], MARK_DTYPE))
+            marks.thunks.append(_copy(found, count[0], MARK_DTYPE))
+        found = lib.ptm_walk_visits(self._walk, count)
+        if count[0]:
+            marks.visits.append(_copy(found, count[0], VISIT_DTYPE))
         found = lib.ptm_walk_calls(self._walk, count)
         if count[0] and emit_calls:
             emit_calls(_copy(found, count[0], CALL_DTYPE))
@@ -145,6 +165,14 @@ class Walker:
         buffer = ffi.buffer(lib.ptm_tree_nodes(self._tree), size * NODE_DTYPE.itemsize)
         nodes: npt.NDArray[np.void] = np.frombuffer(buffer, NODE_DTYPE)
         return nodes
+
+    def stack(self, functions: npt.NDArray[np.uint32], blocks: npt.NDArray[np.uint32]) -> int:
+        """The number in `stacks` of a recorded stack: functions and the blocks that called them (NO_BLOCK unknown),
+        outermost first."""
+        number = ffi.new("uint32_t *")
+        check(lib.ptm_tree_stack(self._tree, ffi.from_buffer("uint32_t[]", functions),
+                                 ffi.from_buffer("uint32_t[]", blocks), len(functions), number), self._where)
+        return int(number[0])
 
     def profile(self, thread: int) -> Iterator[pa.Table]:
         """Rows of the table `profile` for the thread walked last, in batches."""
@@ -183,5 +211,17 @@ def _copy(pointer: Any, count: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     return found
 
 
+def _joined(parts: list[npt.NDArray[np.void]], dtype: np.dtype[Any]) -> npt.NDArray[np.void]:
+    """The parts as one array; each is given up as soon as it is copied, for there may be millions of rows."""
+    found = np.empty(sum(len(part) for part in parts), dtype)
+    done = 0
+    parts.reverse()
+    while parts:
+        part = parts.pop()
+        found[done:done + len(part)] = part
+        done += len(part)
+    return found
+
+
 def _optional(values: npt.NDArray[Any]) -> pa.Array:
-    return pa.array(values.astype(np.int32), mask=values == _NONE)
+    return pa.array(values.astype(np.int32), mask=values == NO_BLOCK)

@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: MIT
+"""Placing accesses of memory, and the table of them.
+
+libtthread executes a marker function for every record of an access, so the n-th execution of that marker is where the
+n-th record was made. A fault's record is made in its signal handler: the access itself is the instruction at which
+execution goes on when the handler returns, and the block that begins there is its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ptweave.data import layout
+from ptweave.data.bundle import Bundle
+from ptweave.data.evl import Operation
+from ptweave.data.ledger import Ledger
+from ptweave.data.schemas import (
+    ACCESSES,
+    ALLOCATIONS,
+    BLOCKS,
+    DECODED_ACCESSES,
+    DECODED_PAGES,
+    ROW_GROUP,
+    Table,
+    TableWriter,
+    write_table,
+)
+from ptweave.merge._merge import lib
+from ptweave.merge.addresses import Addresses
+from ptweave.merge.align import FAR, Aligner, Occurrences, Records, bounds
+from ptweave.merge.allocations import Allocations
+from ptweave.merge.moments import Moments
+from ptweave.merge.place import Places
+from ptweave.merge.program import IMAGE_SHIFT, Program
+from ptweave.merge.recorded_stacks import RecordedStacks
+from ptweave.merge.scratch import Scratch
+from ptweave.merge.tables import I64, U64, Bools, numbers, open_parquet, read_table
+
+FILE = "accesses.parquet"
+PAGES = "pages.parquet"
+MARKER = "ptweave_mark_access"
+WIDE_ROWS = ROW_GROUP // 8
+"""Rows in a row group: the table has many columns."""
+
+_ALLOCATION = Operation.ALLOCATION.name.lower()
+_ONE = np.uint64(1)
+
+
+class Accesses:
+    """The run's decoded accesses. `places` has a row for each record, those of one thread beside each other."""
+
+    def __init__(self, bundle: Bundle, scratch: Scratch, ledger: Ledger) -> None:
+        for file, schema in ((FILE, DECODED_ACCESSES), (PAGES, DECODED_PAGES)):
+            with open_parquet(bundle.decoded / file, schema):
+                pass
+        self._scratch = scratch
+        self._ledger = ledger
+        counts = scratch.table(FILE, "select thread, count(*) as records from source group by thread order by thread")
+        records = numbers(counts, "records").astype(np.int64)
+        self._threads = numbers(counts, "thread").astype(np.int64)
+        self._starts: I64 = np.concatenate([[0], np.cumsum(records)]).astype(np.int64)
+        self.places = Places.nowhere(int(self._starts[-1]))
+        self._stack = np.full(len(self), -1, np.int32)
+        self._complete = True
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    def flag_markers(self, program: Program) -> None:
+        """Tell the program which blocks are markers: after the thunks' were flagged, and before it is compiled."""
+        blocks = program.blocks
+        images = blocks["addr"] >> np.uint64(IMAGE_SHIFT)
+        library = np.isin(images, images[blocks["flags"] & lib.PTM_MARKER != 0])
+        named = np.array([name == MARKER for name in program.functions])[blocks["function"]]
+        blocks["flags"][named & library & (blocks["flags"] & lib.PTM_ENTRY != 0)] |= lib.PTM_ACCESS
+
+    def place(self, thread: int, visits: npt.NDArray[np.void], gaps: I64, clock: Callable[[], Iterator[Moments]],
+              program: Program) -> None:
+        """Place a thread's records at the executed markers (VISIT_DTYPE)."""
+        at = int(np.searchsorted(self._threads, thread))
+        visits = visits[visits["kind"] != lib.PTM_VISIT_OWN]
+        markers = np.flatnonzero(visits["kind"] == lib.PTM_VISIT_ACCESS)
+        if at == len(self._threads) or self._threads[at] != thread or not len(markers):
+            return
+        records = _Records.load(self._scratch, thread)
+        found = _Occurrences.find(visits, markers, gaps, program)
+
+        def agree(rows: I64, places: I64) -> Bools:
+            fits: Bools = records.elsewhere[rows] | (found.resumed[places] < 0) | (found.ip[places] == records.ip[rows])
+            return fits
+
+        seqs = visits["seq"][markers]
+        low, high = bounds(seqs, clock())
+        placed = Aligner(Records(records.t, records.t), Occurrences(seqs, low, high), gaps,
+                         lambda rows, places: np.ones(len(rows), np.bool_), agree=agree,
+                         complete=not self._lost(thread)).run()
+        hit = np.flatnonzero(placed.occurrence >= 0)
+        occurrence = placed.occurrence[hit]
+        fault = ~records.elsewhere[hit] & (found.resumed[occurrence] >= 0) & (found.ip[occurrence] == records.ip[hit])
+        hidden = found.cut[occurrence] & ~fault & ~records.elsewhere[hit]
+        self.places.put(self._starts[at] + hit, np.where(fault, found.resumed[occurrence], seqs[occurrence]),
+                        placed.exact[hit] & ~hidden)
+
+    def _lost(self, thread: int) -> bool:
+        name = f"dependence/{thread}"
+        return name in self._ledger and self._ledger[name].total_lost > 0
+
+    def number_stacks(self, stacks: RecordedStacks) -> None:
+        """Find the stacks' numbers: while the tree of stacks can still grow."""
+        done = 0
+        for batch in self._scratch.batches(FILE, "select thread, t, stack from source order by thread, record"):
+            self._stack[done:done + len(batch)] = stacks.numbers(batch)
+            done += len(batch)
+
+    def write(self, bundle: Bundle, lines: Lines) -> None:
+        """Write the table."""
+        allocations = self._write_allocations(bundle, lines)
+        self._scratch.view("pages", PAGES)
+        query = ("select pages.thread, pages.thunk, until_thunk, page, write, record, address, t, "
+                 "stack[1] - 1 as ip, bytes, (result = 1 and bytes is null) as shared "
+                 "from pages join source using (thread, record) order by thread, record, page, write")
+        with TableWriter(bundle.tables, ACCESSES, row_group=WIDE_ROWS) as writer:
+            for batch in self._scratch.batches(FILE, query):
+                writer.write(_of_schema(self._rows(pa.table(batch), lines, allocations), ACCESSES))
+        self._ledger.drop("accesses/pages")
+        self._ledger.add("accesses/pages", "pages", stored=writer.rows)
+
+    def _write_allocations(self, bundle: Bundle, lines: Lines) -> Allocations:
+        found = self._scratch.table(FILE, (
+            "select thread, record, thunk, address, argument as size, t, stack[1] - 1 as ip from source "
+            f"where operation = '{_ALLOCATION}' order by thread, record"))
+        where = self._columns(found, self._index(found), lines)
+        number = pa.array(np.arange(len(found), dtype=np.int32))
+        table = _with(found.drop_columns(["record", "ip"]), {"allocation": number, **where})
+        write_table(bundle.tables, ALLOCATIONS, _of_schema(table, ALLOCATIONS))
+        return Allocations(found)
+
+    def _index(self, table: pa.Table) -> I64:
+        """Which records, of all, the columns thread and record name."""
+        index: I64 = self._starts[np.searchsorted(self._threads, numbers(table, "thread"))] + numbers(table, "record")
+        return index
+
+    def _columns(self, table: pa.Table, index: I64, lines: Lines) -> dict[str, Any]:
+        """What is known of the places of records: columns stack, seq, placed, ip, function, file, line."""
+        seq, placed = self.places.columns(index)
+        stack = self._stack[index]
+        return {"stack": pa.array(stack, mask=stack < 0), "seq": seq, "placed": placed.cast(pa.string()),
+                **lines.columns(numbers(table, "thread"), numbers(table, "t"), table.column("ip").combine_chunks())}
+
+    def _rows(self, table: pa.Table, lines: Lines, allocations: Allocations) -> pa.Table:
+        index = self._index(table)
+        page, address = numbers(table, "page").astype(np.uint64), numbers(table, "address").astype(np.uint64)
+        behind = ((page - address // np.uint64(layout.PAGE) * np.uint64(layout.PAGE)) // np.uint64(layout.PAGE))
+        allocation = allocations.of(page, numbers(table, "t").astype(np.int64))
+        columns = {
+            "window": pa.array(behind.astype(np.int32)), "region": regions(page),
+            "address": pa.array(address, mask=behind != 0), "allocation": pa.array(allocation, mask=allocation < 0),
+            **self._columns(table, index, lines)}
+        return _with(table.drop_columns(["address", "record", "ip"]), columns)
+
+
+def _with(table: pa.Table, columns: dict[str, Any]) -> pa.Table:
+    for name, column in columns.items():
+        table = table.append_column(name, column)
+    return table
+
+
+def _of_schema(table: pa.Table, like: Table) -> pa.Table:
+    """The columns in a table's order and types."""
+    return table.select(like.schema.names).cast(like.schema)
+
+
+@dataclass(frozen=True)
+class _Records:
+    """A thread's records in order. `ip`: of the access, 0 unknown."""
+
+    t: I64
+    ip: U64
+    elsewhere: Bools  # no access by an instruction: pages were closed, or bytes committed
+
+    @classmethod
+    def load(cls, scratch: Scratch, thread: int) -> _Records:
+        table = scratch.table(FILE, f"select t, len(stack) = 0 or operation = '{_ALLOCATION}' as elsewhere, "
+                                    "stack[1] - 1 as ip from source "
+                                    f"where thread = {int(thread)} order by record")
+        return cls(numbers(table, "t").astype(np.int64), numbers(table, "ip").astype(np.uint64),
+                   table.column("elsewhere").to_numpy(zero_copy_only=False))
+
+
+@dataclass(frozen=True)
+class _Occurrences:
+    """For each executed marker, the block at which its handler returned to the program: its ordinal (−1 none) and the
+    address it begins at.
+
+    An instruction that first reads and then writes may fault twice, without a block in between: both accesses are at
+    the block where it ran at last. `cut`: a gap comes before anything else is known: a handler may have returned in
+    it.
+    """
+
+    resumed: I64
+    ip: U64
+    cut: Bools
+
+    @classmethod
+    def find(cls, visits: npt.NDArray[np.void], markers: I64, gaps: I64, program: Program) -> _Occurrences:
+        following = np.minimum(markers + 1, len(visits) - 1)
+        until = np.where(following > markers, visits["seq"][following], FAR)
+        cut: Bools = (np.searchsorted(gaps, until, side="right")
+                      > np.searchsorted(gaps, visits["seq"][markers], side="right"))
+        there = (visits["kind"][following] == lib.PTM_VISIT_RESUMED) & (following > markers) & ~cut
+        blocks = program.blocks
+        image = blocks["addr"] >> np.uint64(IMAGE_SHIFT)
+        again = there & (image[visits["block"][following]] == image[visits["block"][markers]])
+        resumed = np.where(there & ~again, visits["seq"][following], -1)
+        ip = np.where(there & ~again, blocks["ip"][visits["block"][following]], 0).astype(np.uint64)
+        for at in np.flatnonzero(again[:-1])[::-1]:
+            resumed[at], ip[at], cut[at] = resumed[at + 1], ip[at + 1], cut[at + 1]
+        return cls(resumed, ip, cut)
+
+
+def regions(page: U64) -> pa.Array:
+    """What lies at addresses."""
+    codes = np.full(len(page), 3, np.int8)
+    codes[(page >= layout.REGION) & (page < layout.HEAP)] = 0
+    codes[(page >= layout.HEAP) & (page < layout.REGION_END)] = 1
+    codes[(page >= layout.FILES) & (page < layout.FILES_END)] = 2
+    return pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(["stack", "heap", "file", "data"])).cast(
+        pa.string())
+
+
+class Lines:
+    """Functions and lines of instructions: of the block that begins with one, or (a call) that ends with it."""
+
+    def __init__(self, bundle: Bundle, program: Program, addresses: Addresses) -> None:
+        table = read_table(bundle, BLOCKS, ["block", "file", "line"], ["file"])
+        order = np.argsort(numbers(table, "block"), kind="stable")
+        table = table.take(pa.array(order))
+        self._file, self._line = table.column("file"), table.column("line")
+        self._program = program
+        self._addresses = addresses
+
+    def columns(self, threads: I64, times: I64, ips: pa.Array) -> dict[str, Any]:
+        """The columns ip, function, file and line."""
+        ip = numbers(pa.table({"ip": ips}), "ip").astype(np.uint64)
+        keys = np.zeros(len(ip), np.dtype([("thread", "<i8"), ("ip", "<u8")]))
+        keys["thread"], keys["ip"] = threads, ip
+        distinct, first, back = np.unique(keys, return_index=True, return_inverse=True)
+        block = np.full(len(distinct), -1, np.int64)
+        function = np.zeros(len(distinct), np.int64)
+        for thread in np.unique(distinct["thread"]):
+            here = np.flatnonzero(distinct["thread"] == thread)
+            place = self._addresses.locate(int(thread), times[first[here]], distinct["ip"][here])
+            begins = self._addresses.blocks_at(place, distinct["ip"][here])
+            block[here] = np.where(begins >= 0, begins, self._addresses.blocks_before(np.where(place, place + _ONE, 0)))
+            function[here] = self._addresses.functions_at(place)
+        known = block >= 0
+        function[known] = self._program.blocks["function"][block[known]]
+        back = back.reshape(-1)
+        rows = pa.array(block[back], mask=~known[back])
+        return {"ip": ips, "function": self._program.names(function[back]), "file": _texts(self._file.take(rows)),
+                "line": self._line.take(rows)}
+
+
+def _texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return column.cast(pa.string())

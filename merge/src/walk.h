@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The walk's inside, for what walks block by block and looks at the stack in between. One walk belongs to one caller at
+ * a time; the program and the tree outlive it; freed by ptm_walk_destroy.
+ */
+#ifndef PTWEAVE_MERGE_WALK_H
+#define PTWEAVE_MERGE_WALK_H
+
+#include "frames.h"
+#include "merge_api.h"
+#include "program.h"
+#include "timeline.h"
+#include "tree.h"
+#include "visits.h"
+
+struct ptm_walk {
+	const struct ptm_program *program;
+	struct frames frames;
+	struct timeline timeline;
+
+	bool begun;                     /* a block was walked */
+	int64_t next;                   /* ordinal of the block that follows */
+	const struct ptm_block *before; /* block that ran last; NULL after a gap, or when its step is done already */
+	bool sigreturn;                 /* it was a system call rt_sigreturn */
+	bool called;                    /* the next bottom frame counts as a call */
+
+	const struct ptm_event *events;
+	size_t n_events;
+	size_t next_event;
+
+	struct ptm_mark *marks;
+	size_t n_marks;
+	size_t marks_room;
+	struct visits visits;
+};
+
+/* Get to a path that begins at `seq`: what was not recorded before it is a gap. -EILSEQ: ordinals that go back. */
+int walk_reach(struct ptm_walk *walk, int64_t seq);
+/* Execute block `number` at ordinal `x`, with the events before it. */
+int walk_block(struct ptm_walk *walk, int64_t x, uint32_t number);
+/* True when the whole path, reached, runs in the top frame as it is. */
+bool walk_stays(const struct ptm_walk *walk, const struct path *path);
+/* Execute a path that stays, at once. `next` is the caller's to move on. */
+void walk_over(struct ptm_walk *walk, const struct path *path);
+
+#endif
