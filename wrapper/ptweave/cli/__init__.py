@@ -14,13 +14,16 @@ from typing import Any
 
 from ptweave.data.errors import Exit, PtweaveError
 
-COMMANDS = ("wrap", "record", "import", "decode", "merge", "dump", "query", "export", "doctor")
+COMMANDS = ("wrap", "record", "events", "import", "decode", "merge", "dump", "query", "hot", "contention", "races",
+            "timeline", "calls", "critical-path", "lineage", "diff", "similar",
+            "capture", "probe", "report", "notebook", "export", "include", "doctor")
 
 _STATUSES = """\
 exit status:
-  wrap, record   the target's own (ptweave ends by the same signal as the target did)
-  others         0 done; 1 done, with known losses or gaps
-  all            2 wrong use or bad input; 3 the machine lacks something (the line says what, and the remedy)
+  wrap, record, events COMMAND   the target's own (ptweave ends by the same signal as the target did)
+  others                         0 done; 1 done, with known losses or gaps
+  all                            2 wrong use or bad input; 3 the machine lacks something (the line says what, and
+                                 the remedy)
 """
 
 
@@ -38,7 +41,8 @@ def _parser(chosen: str | None) -> argparse.ArgumentParser:
         if chosen is not None and name != chosen:
             commands.add_parser(name)
             continue
-        module: Any = import_module(f"ptweave.cli.{name}_" if iskeyword(name) else f"ptweave.cli.{name}")
+        own = name.replace("-", "_")
+        module: Any = import_module(f"ptweave.cli.{own}_" if iskeyword(own) else f"ptweave.cli.{own}")
         sub = commands.add_parser(
             name, help=module.SUMMARY, description=module.SUMMARY, epilog="examples:\n" + module.EXAMPLES,
             formatter_class=argparse.RawDescriptionHelpFormatter)

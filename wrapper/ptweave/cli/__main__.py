@@ -1,8 +1,22 @@
 # SPDX-License-Identifier: MIT
-"""`python -m ptweave.cli`."""
+"""The program `ptweave`, and `python -m ptweave.cli`: `main` in a process of its own."""
 
 import sys
 
-from ptweave.cli import main
+from ptweave.cli import COMMANDS, main
+from ptweave.data.without_pandas import hide_pandas
 
-sys.exit(main())
+# events: pyarrow makes threads, and root's privileges are given up before there are any
+_WITHOUT_ARROW = ("doctor", "events", "include")
+
+
+def command() -> int:
+    """`main`, begun quickly. Returns the exit status."""
+    asked = sys.argv[1:2]
+    if asked and asked[0] in COMMANDS and asked[0] not in _WITHOUT_ARROW and not {"-h", "--help"} & set(sys.argv[2:3]):
+        hide_pandas()
+    return main()
+
+
+if __name__ == "__main__":
+    sys.exit(command())

@@ -4,14 +4,17 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
-from ptweave.cli.options import add_quiet, add_run
+from ptweave.cli.cluster import add_cluster, only_one, run_on_cluster
+from ptweave.cli.options import add_quiet, add_runs
 from ptweave.data import Exit
 
 SUMMARY = "merge a decoded run: system calls, thunks and profile onto the flow"
 EXAMPLES = """\
   ptweave merge prog.ptw
   ptweave merge --calls prog.ptw          # every call as a row, too
+  ptweave merge --cluster tcp://head:8786 's3://runs/2026-*/*.ptw'
 """
 
 
@@ -21,7 +24,8 @@ def add_calls(parser: argparse.ArgumentParser) -> None:
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    add_run(parser)
+    add_runs(parser)
+    add_cluster(parser)
     add_calls(parser)
     add_quiet(parser)
 
@@ -29,6 +33,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from ptweave.cli.session import incomplete, merge, open_finished, report_losses
 
+    if args.cluster is not None:
+        return run_on_cluster("merge", args, args.runs)
+    args.bundle = Path(only_one(args.runs))
     bundle = open_finished(args)
     merge(bundle, calls=args.calls, quiet=args.quiet)
     report_losses(bundle, quiet=args.quiet)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,10 +16,16 @@ if TYPE_CHECKING:
     from ptweave.decode.debug_files import DebugFiles
 
 MAX_JOBS = 1024
+RING_MIN, RING_MAX = 16 << 20, 1024 << 30
+"""Sizes of a ring of events."""
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("bundle", metavar="RUN", type=Path, help="a run bundle (NAME.ptw)")
+
+
+def add_runs(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("runs", metavar="RUN", nargs="+", help="a run bundle (NAME.ptw); with --cluster any number")
 
 
 def add_quiet(parser: argparse.ArgumentParser) -> None:
@@ -76,22 +83,82 @@ def _count(text: str) -> int:
     return value
 
 
+def _size(text: str) -> int:
+    """Bytes, with K, M or G behind or not."""
+    from ptweave.wrapper.pt import AUX_SIZE_MAX, AUX_SIZE_MIN
+
+    found = re.fullmatch(r"(\d{1,12})([KMG]?)", text)
+    size = int(found[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[found[2]] if found else 0
+    if not AUX_SIZE_MIN <= size <= AUX_SIZE_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size from {AUX_SIZE_MIN >> 10}K to {AUX_SIZE_MAX >> 30}G")
+    return size
+
+
+def _ring(text: str) -> int:
+    """Bytes of a ring of events."""
+    found = re.fullmatch(r"(\d{1,12})([KMG]?)", text)
+    size = int(found[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[found[2]] if found else 0
+    if not RING_MIN <= size <= RING_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size from {RING_MIN >> 20}M to {RING_MAX >> 30}G")
+    return size
+
+
 def add_target(parser: argparse.ArgumentParser) -> None:
     """The options of `wrap` and `record`."""
     parser.add_argument("-o", "--output", metavar="RUN", type=Path,
                         help="the bundle to make (default: NAME.ptw in the current folder)")
     parser.add_argument("--engine", choices=["auto", "intel_pt", "soft"], default="auto",
                         help="what makes the packets: auto (default), intel_pt (the processor), soft (software)")
-    parser.add_argument("--threads", choices=["native", "process"], default="native",
-                        help="native (default): threads stay threads; process: they become processes, whose "
-                             "accesses of pages are logged (a first version: docs/libtthread.md lists what it does "
-                             "not keep)")
+    parser.add_argument("--threads", choices=["process", "native"], default="process",
+                        help="process (default): threads become processes, whose accesses of pages are logged, where "
+                             "the program can be carried so (docs/libtthread.md); native: threads stay threads")
     parser.add_argument("--access", choices=["held", "exact"], default="held",
                         help="with --threads process: log a page as held until another thread's access conflicts "
                              "(default), or every thunk's own accesses")
+    parser.add_argument("--view", choices=["shared", "private"], default="shared",
+                        help="with --threads process: a thread's writes are seen by others at once (default), or each "
+                             "thread writes to copies of its own and others see the changed bytes after its next "
+                             "release: no false sharing, writes known to the byte")
+    parser.add_argument("--shared", metavar="SYMBOL|PAGE", action="append", default=[],
+                        help="with --threads process: pass a variable (by its name), the page at 0xADDRESS or the "
+                             "pages from 0xFROM to 0xTO through to all threads, neither logged nor isolated (more "
+                             "than once)")
+    parser.add_argument("--aux-size", metavar="SIZE", type=_size, default=0,
+                        help="with --engine intel_pt: bytes of packets that a thread's ring holds, a power of two such "
+                             "as 64K or 16M (default: up to 4M, as the limits of locked memory allow)")
+    parser.add_argument("--filter", metavar="'ACTION SYMBOL@FILE'", action="append", default=[], dest="filters",
+                        help="with --engine intel_pt: have the processor trace inside a function only (filter) or "
+                             "until it is reached (stop); more than once, as many as it has address ranges")
+    parser.add_argument("--pt", metavar="NAME[=N],…", action="append", default=[],
+                        help="with --engine intel_pt: settings by the names below /sys/bus/event_source/devices/"
+                             "intel_pt/format, such as mtc,mtc_period=3 or psb_period=5; a name alone is 1")
+    add_probes(parser)
+    parser.add_argument("--ring", metavar="SIZE", type=_ring, default=0,
+                        help="keep the newest SIZE bytes (such as 2G) of each process's tags and hits of probes; what "
+                             "is overwritten is counted (default: keep all)")
     add_quiet(parser)
     parser.usage = "%(prog)s [options] -- COMMAND…"
     parser.set_defaults(command_words=[])
+
+
+class _Probe(argparse.Action):
+    """Keeps --probe and --handler in their order: a handler is for the probes behind it."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: object,
+                 option_string: str | None = None) -> None:
+        namespace.probes = [*namespace.probes, (option_string, values)]
+
+
+def add_probes(parser: argparse.ArgumentParser) -> None:
+    """--probe and --handler."""
+    parser.add_argument("--probe", metavar="SPEC", action=_Probe, dest="probes", default=[],
+                        help="call a handler wherever SPEC is executed: a function (malloc, libz.so:deflate, str*), "
+                             "FUNCTION+N, FILE+OFFSET, SOURCE.c:LINE, bytes (e8 ?? ?? ?? ?? 85 c0) or instructions "
+                             "(mov rax, [rdi+?]; call ?) in the program and its libraries, or in one of them (FILE:…); "
+                             "@LIST reads SPECs from a file. More than once (docs/probes.md)")
+    parser.add_argument("--handler", metavar="NAME|FILE.c:FUNCTION", action=_Probe, dest="probes",
+                        help="what the probes behind it do: log (default), args, stack, time, return, or call a "
+                             "function of a C file (#include <ptweave/probe.h>)")
 
 
 def target_words(args: argparse.Namespace) -> list[str]:

@@ -12,17 +12,30 @@ SUMMARY = "run a program and record it, without decoding"
 EXAMPLES = """\
   ptweave record -- ./prog arg            # leaves prog.ptw/
   ptweave record -o a.ptw -- sh -c 'ls | wc -l'
+  ptweave record --pid 4711               # a process that runs, until it ends or Ctrl-C (needs Intel PT)
+  ptweave record --pt mtc,mtc_period=3 -- ./prog      # settings of Intel PT, by sysfs's names
   ptweave decode prog.ptw && ptweave merge prog.ptw   # later, or on another machine
 """
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add_target(parser)
+    parser.add_argument("--pid", metavar="PID", type=int,
+                        help="record a process that runs already, and what it forks, until it ends or Ctrl-C; it is "
+                             "not harmed. With Intel PT only, and without thunks")
 
 
 def run(args: argparse.Namespace) -> int:
-    from ptweave.cli.session import report_losses, run_target
+    from ptweave.cli.session import attach_to, report_losses, run_target
+    from ptweave.data import BadInput
 
+    if args.pid is not None:
+        if args.command_words:
+            raise BadInput("takes no command beside it", where=f"--pid {args.pid}",
+                           remedy="leave -- and what follows out")
+        recording = attach_to(args)
+        report_losses(recording.bundle, quiet=args.quiet)
+        return 0
     recording = run_target(args, target_words(args))
     report_losses(recording.bundle, quiet=args.quiet)
     return leave(recording.status)

@@ -5,15 +5,19 @@ from __future__ import annotations
 
 import argparse
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ptweave.cli import say
 from ptweave.cli.options import output_path
 from ptweave.cli.progress import progress
 from ptweave.data import BadInput, Bundle, State, Times
 from ptweave.wrapper.engines import Engine
-from ptweave.wrapper.supervisor import Options, Recording, record, repair
-from ptweave.wrapper.threads import Access, ThreadsMode
+from ptweave.wrapper.perf.filters import parse_filters
+from ptweave.wrapper.perf.settings import parse_settings
+from ptweave.wrapper.pt import PtOptions
+from ptweave.wrapper.supervisor import Options, Recording, attach, record, repair
+from ptweave.wrapper.threads import Access, ThreadsMode, View
 
 if TYPE_CHECKING:
     from ptweave.decode.debug_files import DebugFiles
@@ -23,8 +27,25 @@ SHOWN_LOSSES = 3
 
 def run_target(args: argparse.Namespace, words: list[str]) -> Recording:
     """Record as the options of `wrap` and `record` say."""
+    pt = pt_options(args)
+    probes = None
+    if args.probes:  # it reads programs' code: nobody else waits for what that needs
+        from ptweave.cli.probing import plan_for
+
+        probes = plan_for(args.probes, words)
     return record(Options(words, output_path(args, words), Engine(args.engine), ThreadsMode(args.threads),
-                          Access(args.access), notice=say))
+                          Access(args.access), View(args.view), args.shared, args.ring, probes, pt, notice=say))
+
+
+def pt_options(args: argparse.Namespace) -> PtOptions:
+    """How Intel PT is to trace. Raises BadInput."""
+    return PtOptions(args.aux_size, parse_filters(args.filters), parse_settings(args.pt))
+
+
+def attach_to(args: argparse.Namespace) -> Recording:
+    """Record the running process that `record --pid` names."""
+    output = args.output or Path(f"{args.pid}.ptw")
+    return attach(Options([], output, Engine(args.engine), pt=pt_options(args), notice=say), args.pid)
 
 
 def open_finished(args: argparse.Namespace) -> Bundle:
@@ -36,22 +57,26 @@ def open_finished(args: argparse.Namespace) -> Bundle:
     return bundle
 
 
-def decode(bundle: Bundle, args: argparse.Namespace, files: DebugFiles | None) -> None:
+def decode(bundle: Bundle, args: argparse.Namespace, files: DebugFiles | None, cluster: Any = None) -> None:
     """Packets, event lists and system calls to tables, as the options of `decode` and `wrap` say, with a progress line;
-    `files` finds debug files."""
+    `files` finds debug files, `cluster` is a Dask client that is to do the work."""
     from ptweave.decode.flow import Decoder, decode_flow
     from ptweave.decode.syscalls import decode_syscalls
+    from ptweave.decode.tags import decode_tags
     from ptweave.decode.thunks import decode_thunks
 
     began = time.monotonic()
     bundle.manifest.times = Times(args.times)
     bundle.save_manifest()
     with progress("decode", quiet=args.quiet, unit="bytes") as advance:
-        report = decode_flow(bundle, advance, jobs=args.jobs, decoder=Decoder(args.decoder), files=files)
+        report = decode_flow(bundle, advance, jobs=args.jobs, decoder=Decoder(args.decoder), files=files,
+                             cluster=cluster)
         with report.step("system calls"):
             decode_syscalls(bundle)
         with report.step("thunks"):
             decode_thunks(bundle)
+        with report.step("tags"):
+            decode_tags(bundle)
     _step(bundle, "decode", began)
     if args.verbose:
         seconds = bundle.manifest.steps["decode"]
@@ -101,13 +126,19 @@ def incomplete(bundle: Bundle) -> bool:
     return bool(bundle.ledger().losses or bundle.manifest.lacks or bundle.manifest.state is not State.COMPLETE)
 
 
+def losses(bundle: Bundle) -> list[str]:
+    """What is missing, in words."""
+    parts = list(bundle.manifest.lacks)
+    lost = sorted(bundle.ledger().losses, key=lambda loss: -loss[2])
+    parts += [f"{count} {unit} of {name} ({why})" for name, why, count, unit in lost[:SHOWN_LOSSES]]
+    if len(lost) > SHOWN_LOSSES:
+        parts.append(f"{len(lost) - SHOWN_LOSSES} more in ledger.json")
+    return parts
+
+
 def report_losses(bundle: Bundle, *, quiet: bool) -> None:
     """The last line a user sees: what is missing, or that nothing is."""
-    parts = list(bundle.manifest.lacks)
-    losses = sorted(bundle.ledger().losses, key=lambda loss: -loss[2])
-    parts += [f"{count} {unit} of {name} ({why})" for name, why, count, unit in losses[:SHOWN_LOSSES]]
-    if len(losses) > SHOWN_LOSSES:
-        parts.append(f"{len(losses) - SHOWN_LOSSES} more in ledger.json")
+    parts = losses(bundle)
     if parts:
         say(f"{bundle.path}: incomplete: lacks {'; '.join(parts)}")
     elif not quiet:

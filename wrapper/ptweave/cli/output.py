@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: MIT
+"""Answers on their way out: as a table, CSV, JSON or Parquet, to standard output or a file."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import json
+import math
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from itertools import chain, islice
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow as pa
+import pyarrow.csv as pc
+import pyarrow.parquet as pq
+
+from ptweave.data.errors import BadInput, MachineLacks
+from ptweave.merge import Result
+from ptweave.merge.render import TextTable, values
+
+_SAMPLE = 1000  # rows the widths of a printed table follow
+
+
+def add_output(parser: argparse.ArgumentParser) -> None:
+    """The options --format and -o of what answers."""
+    parser.add_argument("--format", choices=sorted(WRITERS), default="table",
+                        help="table (default), csv, json (an object a line) or parquet")
+    parser.add_argument("-o", dest="output", metavar="FILE", type=Path, help="write to FILE instead of standard output")
+
+
+def check_output(args: argparse.Namespace) -> None:
+    """Raises BadInput when the answer may not go where it is to go."""
+    if args.format == "parquet" and not args.output and sys.stdout.isatty():
+        raise BadInput("parquet is not for a terminal", where="--format", remedy="name a file with -o FILE")
+
+
+def write_result(result: Result, args: argparse.Namespace) -> None:
+    """Write an answer as the options say."""
+    check_output(args)
+    with sink(args.output) as out, quiet_when_nobody_reads():
+        WRITERS[args.format](Rows.of(result), out)
+        out.flush()
+
+
+@contextlib.contextmanager
+def sink(path: Path | None) -> Iterator[IO[bytes]]:
+    """Where the answer goes: standard output, or a file that is there only when it is whole."""
+    if path is None:
+        sys.stdout.flush()
+        yield sys.stdout.buffer
+        return
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with partial.open("wb") as file:
+            yield file
+        partial.replace(path)
+    except OSError as error:
+        raise MachineLacks(f"cannot be written ({error.strerror})", where=str(path),
+                           remedy="choose another place with -o") from error
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def quiet_when_nobody_reads() -> Iterator[None]:
+    """A reader that has seen enough (`| head`) is no error."""
+    try:
+        yield
+    except BrokenPipeError:
+        # what is left in the buffer has nowhere to go: keep the interpreter from trying again at its exit
+        with contextlib.suppress(OSError, io.UnsupportedOperation):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, sys.stdout.fileno())
+            os.close(nowhere)
+
+
+class Rows:
+    """An answer on its way out: a schema and batches."""
+
+    def __init__(self, schema: pa.Schema, numeric: list[bool], batches: Iterator[pa.RecordBatch]) -> None:
+        self.schema = schema
+        self.names: list[str] = schema.names
+        self.numeric = numeric
+        self.batches = batches
+
+    @classmethod
+    def of(cls, result: Result) -> Rows:
+        """The first batch is computed here, so that an error comes before any output."""
+        schema, batches = result.stream()
+        first = list(islice(batches, 1))
+        return cls(schema, result.numeric, chain(first, batches))
+
+    def tuples(self) -> Iterator[tuple[Any, ...]]:
+        """Rows as tuples; columns may share a name."""
+        for batch in self.batches:
+            yield from zip(*(values(column) for column in batch.columns), strict=True)
+
+
+# --- writers -------------------------------------------------------------------------------------------------------
+
+
+def _write_table(rows: Rows, sink: IO[bytes]) -> None:
+    tuples = rows.tuples()
+    sample = list(islice(tuples, _SAMPLE))
+    terminal = sink is sys.stdout.buffer and sys.stdout.isatty()
+    table = TextTable(rows.names, rows.numeric, sample, shutil.get_terminal_size().columns if terminal else None)
+    for line in chain(table.header(), table.lines(chain(sample, tuples))):
+        sink.write(line.encode() + b"\n")
+
+
+def _write_csv(rows: Rows, sink: IO[bytes]) -> None:
+    """RFC 4180. Lists are JSON in a field."""
+    schema = pa.schema([pa.field(field.name, _flat_type(field.type)) for field in rows.schema])
+    if not len(schema):
+        return
+    with pc.CSVWriter(pa.PythonFile(sink, mode="w"), schema) as writer:
+        for batch in rows.batches:
+            columns = [_flat(column) if field.type != column.type else column
+                       for field, column in zip(schema, batch.columns, strict=True)]
+            writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
+
+
+def _flat_type(kind: pa.DataType) -> pa.DataType:
+    return pa.string() if pa.types.is_nested(kind) or pa.types.is_binary(kind) else kind
+
+
+def _flat(column: pa.Array) -> pa.Array:
+    return pa.array([None if value is None else value.hex() if isinstance(value, bytes) else json.dumps(_plain(value))
+                     for value in column.to_pylist()], pa.string())
+
+
+def _write_json(rows: Rows, sink: IO[bytes]) -> None:
+    """One object a line (ndjson). Of columns that share a name the later ones get a number."""
+    keys = [json.dumps(name) + ":" for name in _distinct(rows.names)]
+    for row in rows.tuples():
+        fields = ",".join(key + json.dumps(_plain(value), ensure_ascii=False)
+                          for key, value in zip(keys, row, strict=True))
+        sink.write(b"{" + fields.encode("utf-8", "backslashreplace") + b"}\n")
+
+
+def _distinct(names: list[str]) -> list[str]:
+    taken: dict[str, int] = {}
+    found = []
+    for name in names:
+        count = taken.get(name, 0)
+        taken[name] = count + 1
+        found.append(f"{name}_{count}" if count else name)
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON knows it: what it does not have becomes null or text."""
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    return str(value)
+
+
+def _write_parquet(rows: Rows, sink: IO[bytes]) -> None:
+    schema = pa.schema([pa.field(name, field.type) for name, field in zip(_distinct(rows.names), rows.schema,
+                                                                           strict=True)])
+    with pq.ParquetWriter(pa.PythonFile(sink, mode="w"), schema, compression="zstd", compression_level=1) as writer:
+        for batch in rows.batches:
+            writer.write_batch(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
+
+
+WRITERS: dict[str, Callable[[Rows, IO[bytes]], None]] = {
+    "table": _write_table, "csv": _write_csv, "json": _write_json, "parquet": _write_parquet}

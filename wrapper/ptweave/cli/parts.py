@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: MIT
+"""The options that name part of a thread's flow."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from ptweave.data.errors import BadInput
+from ptweave.merge import Run
+from ptweave.merge.questions import Part
+
+
+def add_run_path(parser: argparse.ArgumentParser) -> None:
+    """The run that is asked."""
+    parser.add_argument("run", metavar="RUN", type=Path, help="run bundle (NAME.ptw)")
+
+
+def add_part(parser: argparse.ArgumentParser) -> None:
+    """RUN, --thread, --from, --to and --thunk."""
+    add_run_path(parser)
+    parser.add_argument("--thread", metavar="N", type=int, help="of this thread only")
+    parser.add_argument("--from", dest="begin", metavar="SEQ", type=int, help="from this block of its flow on")
+    parser.add_argument("--to", dest="end", metavar="SEQ", type=int, help="up to this one (not included)")
+    parser.add_argument("--thunk", metavar="THREAD.THUNK", help="in this thunk")
+
+
+def part_of(run: Run, args: argparse.Namespace) -> Part | None:
+    """What the options name; None: all. Raises BadInput for what cannot be."""
+    bounded = args.begin is not None or args.end is not None
+    if args.thunk is not None:
+        if bounded or args.thread is not None:
+            raise BadInput("goes without --thread, --from and --to", where="--thunk")
+        return run.thunk(args.thunk)
+    if not bounded:
+        return None
+    if args.thread is None:
+        raise BadInput("need --thread", where="--from and --to", remedy="ordinals of blocks are each thread's own")
+    return run.part(args.thread, args.begin or 0, args.end)
