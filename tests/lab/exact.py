@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: MIT
+"""Holds what a recording decodes to against what the module says was executed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from lab.machine import Job
+from ptweave.data import Bundle
+from ptweave.data.sideband import SidebandKind, read_sideband
+from ptweave.decode.expand import instruction_hash
+from ptweave.decode.flow import decode_flow
+
+
+def decoded(job: Job, name: str = "run") -> Bundle:
+    """The job's recording, decoded."""
+    bundle = Bundle.open(job.folder / f"{name}.ptw")
+    decode_flow(bundle)
+    return bundle
+
+
+def gaps(bundle: Bundle) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = pq.read_table(bundle.tables / "gaps").to_pylist()
+    return rows
+
+
+def threads(bundle: Bundle) -> dict[int, int]:
+    """Thread number by tid."""
+    rows = read_sideband(bundle.sideband).to_pylist()
+    return {int(row["tid"]): int(row["thread"]) for row in rows if row["kind"] == SidebandKind.THREAD}
+
+
+def executed(bundle: Bundle) -> dict[int, tuple[int, int]]:
+    """By tid: how many instructions were decoded, and the hash of their addresses."""
+    return {tid: instruction_hash(bundle, thread) for tid, thread in threads(bundle).items()}
+
+
+def check_exact(job: Job, name: str = "run") -> Bundle:
+    """Every task decodes to what the module counted and hashed, nothing is missing, every account balances. Returns
+    the decoded bundle."""
+    bundle = decoded(job, name)
+    assert gaps(bundle) == []
+    assert executed(bundle) == {ran.tid: (ran.count, ran.hash) for ran in job.oracle}
+    assert bundle.ledger().check() == []
+    assert [loss for loss in bundle.ledger().losses if loss[0] not in ("images",)] == []
+    return bundle
+
+
+def packets(bundle: Bundle) -> dict[str, Path]:
+    return {path.stem: path for path in sorted(bundle.trace.glob("*.pt"))}

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: MIT
+"""What the jobs in the guest share."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+ORACLE = Path("/proc/ptlab")
+PARAMETERS = Path("/sys/module/ptlab/parameters")
+
+
+def ptweave_started(*words: str, without: Sequence[int] = (), calls: bool = False) -> int:
+    """Start the command in a process of its own, without loading Python again, and without these descriptors; returns
+    its pid. `calls`: with the recorder of system calls, whose programs take the emulated kernel seconds to load."""
+    pid = os.fork()
+    if pid == 0:
+        status = 99
+        for descriptor in without:
+            os.close(descriptor)
+        try:
+            from ptweave.cli import main
+            from ptweave.wrapper import kernel_events
+
+            os.environ["TMPDIR"] = "/tmp"
+            if not calls:
+                kernel_events._OBJECT = Path("/nowhere")
+            status = main(list(words))
+        except SystemExit as end:
+            status = end.code if isinstance(end.code, int) else 2
+        except BaseException:  # noqa: BLE001
+            traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(status)
+    return pid
+
+
+def ptweave(*words: str, calls: bool = False) -> int:
+    """Run the command; returns its exit status (negative: the signal it ended by)."""
+    _, raw = os.waitpid(ptweave_started(*words, calls=calls), 0)
+    return os.waitstatus_to_exitcode(raw)
+
+
+def record(*words: str, name: str = "run", calls: bool = False) -> int:
+    """Record with the PMU into NAME.ptw."""
+    return ptweave("record", "--engine", "intel_pt", "-q", "-o", f"{name}.ptw", *words, calls=calls)
+
+
+def module(**parameters: object) -> None:
+    """Turn the module's knobs."""
+    for name, value in parameters.items():
+        (PARAMETERS / name).write_text(str(value))
+
+
+def counter(name: str) -> int:
+    return int((PARAMETERS / name).read_text())
+
+
+def note(name: str, value: object) -> None:
+    """Leave a fact for the host."""
+    Path(name).write_text(f"{value}\n")
+
+
+class Gated:
+    """A recording of the program `gated`, which computes each time it is told to, or of another that asks before it
+    goes on."""
+
+    def __init__(self, *words: str, program: str = "gated", rounds: int = 5000) -> None:
+        """`words`: options of `record`."""
+        given, self._ours = os.pipe()
+        self._theirs, taken = os.pipe()
+        os.set_inheritable(given, True)
+        saved = os.dup(0), os.dup(1)
+        os.dup2(given, 0)
+        os.dup2(taken, 1)
+        self.pid = ptweave_started(
+            "record", "--engine", "intel_pt", "-q", "-o", "run.ptw", "--threads=native", *words, "--", program,
+            str(rounds), without=(self._ours, self._theirs))
+        os.dup2(saved[0], 0)
+        os.dup2(saved[1], 1)
+        for descriptor in (given, taken, *saved):
+            os.close(descriptor)
+        self.trace = Path("run.ptw/trace/0.pt")
+
+    @property
+    def size(self) -> int:
+        """Bytes of packets stored so far."""
+        return self.trace.stat().st_size if self.trace.exists() else 0
+
+    def done(self) -> None:
+        """Wait until it has computed."""
+        if not os.read(self._theirs, 1):
+            raise RuntimeError("the program ended")
+
+    def tell(self) -> None:
+        """Have it compute."""
+        os.write(self._ours, b"g")
+
+    def again(self) -> None:
+        """Have it compute, and wait until it has."""
+        self.tell()
+        self.done()
+
+    def end(self) -> int:
+        """Let it end; returns the exit status of `record`."""
+        os.close(self._ours)
+        _, raw = os.waitpid(self.pid, 0)
+        return os.waitstatus_to_exitcode(raw)
