@@ -12,7 +12,13 @@ static int total, initialised, destroyed, opened;
 static thread_local int mine = 3;
 
 static void initialise(void) { initialised++; }
-static void destroy(void *value) { destroyed += *(int *)value; }
+
+static void destroy(void *value)
+{
+	mtx_lock(&mutex);
+	destroyed += *(int *)value;
+	mtx_unlock(&mutex);
+}
 
 static int run(void *argument)
 {

@@ -32,6 +32,7 @@ int main(void)
 			pthread_mutex_lock(&meeting->mutex);
 			there = meeting->waiting;
 			pthread_mutex_unlock(&meeting->mutex);
+			sleep_ms(there < 3);
 		}
 		pthread_mutex_lock(&meeting->mutex);
 		meeting->woken = 1;

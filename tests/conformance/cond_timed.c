@@ -10,6 +10,7 @@ static void *wait_in_vain(void *argument)
 	pthread_cond_t condition = PTHREAD_COND_INITIALIZER, monotonic;
 	pthread_condattr_t attributes;
 	clockid_t clock;
+	int64_t before = now_ns(CLOCK_MONOTONIC);
 	struct timespec until = after_ms(CLOCK_REALTIME, 30), past = {0, 0}, bad = {0, -1};
 	pthread_condattr_init(&attributes);
 	PROMISE(pthread_condattr_getclock(&attributes, &clock) == 0 && clock == CLOCK_REALTIME);
@@ -17,7 +18,6 @@ static void *wait_in_vain(void *argument)
 	PROMISE(pthread_condattr_setclock(&attributes, CLOCK_PROCESS_CPUTIME_ID) == EINVAL);
 	PROMISE(pthread_cond_init(&monotonic, &attributes) == 0);
 	pthread_mutex_lock(&mutex);
-	int64_t before = now_ns(CLOCK_MONOTONIC);
 	PROMISE(pthread_cond_timedwait(&condition, &mutex, &until) == ETIMEDOUT);
 	PROMISE(now_ns(CLOCK_MONOTONIC) - before >= 25 * (int64_t)MS);
 	until = after_ms(CLOCK_MONOTONIC, 30);

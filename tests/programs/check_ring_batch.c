@@ -147,15 +147,12 @@ static void a_limit_is_kept(void)
 	fake_deinit(&fake);
 }
 
+/* A call and captures behind it. */
 struct record {
 	struct ptw_syscall call;
-	char text[PTW_PATHS * PTW_PATH_SLOT];
+	char room[PTW_ROOM + PTW_SLACK];
+	size_t size;
 };
-
-static void set_path(struct record *record, int i, unsigned int state, unsigned int offset, unsigned int size)
-{
-	record->call.path[i] = (struct ptw_path){(ptw_u16)state, (ptw_u16)offset, (ptw_u16)size, (ptw_u16)i};
-}
 
 static void make(struct record *record)
 {
@@ -165,7 +162,27 @@ static void make(struct record *record)
 	record->call.t_exit = 200;
 	record->call.args[0] = 0x1000;
 	record->call.args[1] = 0x2000;
+	record->call.file[2] = 9;
 	record->call.result = -2;
+	record->size = sizeof(record->call);
+}
+
+static struct ptw_chunk *add(struct record *record, unsigned int kind, unsigned int argument, unsigned int state,
+			     const char *bytes, size_t size)
+{
+	struct ptw_chunk *chunk = (void *)((char *)record + record->size);
+
+	CHECK(record->size + sizeof(*chunk) + size <= sizeof(*record) - sizeof(record->size));
+	*chunk = (struct ptw_chunk){.argument = (ptw_u8)argument, .kind = (ptw_u8)kind, .state = state & 15,
+				    .kept = (ptw_u32)size, .size = size};
+	memcpy(chunk + 1, bytes, size);
+	record->size += sizeof(*chunk) + ((size + 7) & ~(size_t)7);
+	return chunk;
+}
+
+static int append(struct ptw_batch *batch, struct record *record)
+{
+	return ptw_batch_append(batch, record, record->size);
 }
 
 static void records_become_columns(void)
@@ -175,28 +192,53 @@ static void records_become_columns(void)
 
 	CHECK(!ptw_batch_create(4, &batch));
 	make(&record);
-	CHECK(!ptw_batch_append(batch, &record, sizeof(record.call)));
-	strcpy(record.text, "one");
-	strcpy(record.text + 8, "second");
-	set_path(&record, 0, PTW_PATH_READ, 0, 3);
-	set_path(&record, 1, PTW_PATH_READ, 8, 6);
-	CHECK(!ptw_batch_append(batch, &record, sizeof(record.call) + 16));
-	set_path(&record, 0, PTW_PATH_UNREADABLE, 0, 0);
+	CHECK(append(batch, &record) == PTW_RECORD_SYSCALL);
+	add(&record, PTW_CAPTURE_PATH, 0, PTW_CHUNK_READ, "one", 3);
+	add(&record, PTW_CAPTURE_PATH, 1, PTW_CHUNK_READ, "second", 6);
+	CHECK(append(batch, &record) == PTW_RECORD_SYSCALL);
+	make(&record);
+	add(&record, PTW_CAPTURE_PATH, 1, PTW_CHUNK_READ, "second", 6);
+	add(&record, PTW_CAPTURE_PATH, 0, PTW_CHUNK_UNREADABLE, "", 0);
 	record.call.head.flags = PTW_SYSCALL_NO_EXIT;
-	CHECK(!ptw_batch_append(batch, &record, sizeof(record.call) + 16));
+	CHECK(append(batch, &record) == PTW_RECORD_SYSCALL);
 	CHECK(batch->rows == 3 && batch->paths == 4 && batch->returned == 2 && batch->readable == 3);
-	CHECK(batch->missed == 1 && batch->truncated == 0);
+	CHECK(batch->missed == 1 && batch->truncated == 0 && batch->all == 3);
 	CHECK(batch->t_enter[1] == 100 && batch->pid[1] == 7 && batch->tid[1] == 8 && batch->number[1] == 82);
-	CHECK(batch->args[6 + 1] == 0x2000 && batch->result[0] == -2);
+	CHECK(batch->args[6 + 1] == 0x2000 && batch->result[0] == -2 && batch->file[3 + 2] == 9);
 	CHECK(batch->path_first[0] == 0 && batch->path_first[1] == 0 && batch->path_first[2] == 2);
 	CHECK(batch->path_first[3] == 4 && batch->path_begin[1] == 3 && batch->path_begin[2] == 9);
 	CHECK(!memcmp(batch->text, "onesecondsecond", 15));
 	CHECK((batch->has_exit[0] & 7) == 3 && (batch->has_path[0] & 15) == 11);
-	CHECK(!ptw_batch_append(batch, &record, sizeof(record.call) + 16));
-	CHECK(ptw_batch_append(batch, &record, sizeof(record.call) + 16) == -ENOSPC);
+	CHECK(append(batch, &record) == PTW_RECORD_SYSCALL);
+	CHECK(append(batch, &record) == -ENOSPC);
 	ptw_batch_clear(batch);
-	CHECK(!ptw_batch_append(batch, &record, sizeof(record.call) + 16));
+	CHECK(append(batch, &record) == PTW_RECORD_SYSCALL);
 	CHECK(batch->rows == 1 && (batch->has_exit[0] & 1) == 0);
+	ptw_batch_destroy(batch);
+}
+
+static void captures_keep_what_and_how_much_they_are(void)
+{
+	struct ptw_batch *batch;
+	struct record record;
+	struct ptw_chunk *chunk;
+
+	CHECK(!ptw_batch_create(4, &batch));
+	make(&record);
+	chunk = add(&record, PTW_CAPTURE_BUFFER, 1, PTW_CHUNK_READ, "abcdefghi", 9);
+	chunk->size = 4096;
+	chunk->when = PTW_AT_EXIT;
+	add(&record, PTW_CAPTURE_WORDS, 0, PTW_CHUNK_TRUNCATED, "word", 5)->part = PTW_PART_DATA;
+	add(&record, PTW_CAPTURE_STRUCT, 1, PTW_CHUNK_UNREADABLE, "", 0);
+	record.call.head.flags = PTW_SYSCALL_NO_ROOM;
+	CHECK(append(batch, &record) == PTW_RECORD_SYSCALL);
+	CHECK(batch->captures == 3 && batch->captured == 2 && batch->unread == 1 && batch->no_room == 1);
+	CHECK(batch->capture_first[1] == 3 && batch->paths == 0);
+	CHECK(batch->capture_argument[0] == 1 && batch->capture_kind[0] == PTW_CAPTURE_BUFFER);
+	CHECK(batch->capture_when[0] == PTW_AT_EXIT && batch->capture_size[0] == 4096);
+	CHECK(batch->capture_part[1] == PTW_PART_DATA && batch->capture_size[1] == 6);
+	CHECK(batch->capture_begin[1] == 9 && batch->capture_begin[3] == 14 && !memcmp(batch->data, "abcdefghiword", 14));
+	CHECK((batch->has_capture[0] & 7) == 3);
 	ptw_batch_destroy(batch);
 }
 
@@ -207,53 +249,119 @@ static void a_path_that_was_no_path_is_not_missed(void)
 
 	CHECK(!ptw_batch_create(4, &batch));
 	make(&record);
-	set_path(&record, 0, PTW_PATH_UNREADABLE, 0, 0);
+	add(&record, PTW_CAPTURE_PATH, 0, PTW_CHUNK_UNREADABLE, "", 0);
 	record.call.result = -EFAULT;
-	CHECK(!ptw_batch_append(batch, &record, sizeof(record.call)));
+	CHECK(append(batch, &record) == PTW_RECORD_SYSCALL);
 	record.call.result = 0;
 	record.call.args[0] = 0;	/* NULL */
-	CHECK(!ptw_batch_append(batch, &record, sizeof(record.call)));
+	CHECK(append(batch, &record) == PTW_RECORD_SYSCALL);
 	CHECK(batch->paths == 2 && batch->missed == 0);
 	ptw_batch_destroy(batch);
+}
+
+static void refuse(struct ptw_batch *batch, const void *record, size_t size)
+{
+	uint32_t before = batch->malformed;
+
+	CHECK(ptw_batch_append(batch, record, size) == -EBADMSG);
+	CHECK(batch->malformed == before + 1 && batch->rows == 0 && batch->all == 0);
 }
 
 static void records_that_are_not_whole_are_refused(void)
 {
 	struct ptw_batch *batch;
 	struct record record;
+	struct ptw_chunk *chunk;
 
 	CHECK(!ptw_batch_create(4, &batch));
 	make(&record);
-	CHECK(ptw_batch_append(batch, &record, sizeof(record.call) - 1) == -EBADMSG);
-	CHECK(ptw_batch_append(batch, &record, 0) == -EBADMSG);
-	set_path(&record, 0, PTW_PATH_READ, 8, 9);
-	CHECK(ptw_batch_append(batch, &record, sizeof(record.call) + 16) == -EBADMSG);
-	set_path(&record, 0, PTW_PATH_READ, 0xffff, 0xffff);
-	CHECK(ptw_batch_append(batch, &record, sizeof(record)) == -EBADMSG);
-	set_path(&record, 0, 77, 0, 0);
-	CHECK(ptw_batch_append(batch, &record, sizeof(record)) == -EBADMSG);
+	refuse(batch, &record, sizeof(record.call) - 1);
+	refuse(batch, &record, 0);
+	refuse(batch, &record, sizeof(record.call) + sizeof(*chunk) - 1);
+	chunk = add(&record, PTW_CAPTURE_PATH, 0, PTW_CHUNK_READ, "123456789", 9);
+	refuse(batch, &record, record.size - 8);
+	chunk->kept = 0xffffffff;
+	refuse(batch, &record, record.size);
+	chunk->kept = 9;
+	chunk->argument = PTW_ARGUMENTS + 1;
+	refuse(batch, &record, record.size);
+	chunk->argument = 0;
+	add(&record, PTW_CAPTURE_PATH, 1, PTW_CHUNK_READ, "", 0);
+	add(&record, PTW_CAPTURE_PATH, 2, PTW_CHUNK_READ, "", 0);
+	refuse(batch, &record, record.size);	/* more paths than a call has */
+	make(&record);
+	for (int i = 0; i < 65; i++)
+		add(&record, PTW_CAPTURE_STRUCT, 0, PTW_CHUNK_READ, "", 0);
+	refuse(batch, &record, record.size);
 	make(&record);
 	record.call.head.kind = 99;
-	CHECK(ptw_batch_append(batch, &record, sizeof(record)) == -EBADMSG);
-	CHECK(batch->rows == 0 && batch->malformed == 6);
+	refuse(batch, &record, record.size);
 	ptw_batch_destroy(batch);
 }
 
 static void long_paths_fill_a_batch_before_its_rows_do(void)
 {
+	static char path[PTW_PATH_SIZE];
 	struct ptw_batch *batch;
 	struct record record;
 	unsigned int rows = 0;
 
 	CHECK(!ptw_batch_create(1000, &batch));
 	make(&record);
-	memset(record.text, 'p', sizeof(record.text));
-	set_path(&record, 0, PTW_PATH_TRUNCATED, 0, PTW_PATH_SIZE);
-	set_path(&record, 1, PTW_PATH_TRUNCATED, PTW_PATH_SLOT, PTW_PATH_SIZE);
-	while (!ptw_batch_append(batch, &record, sizeof(record)))
+	memset(path, 'p', sizeof(path));
+	add(&record, PTW_CAPTURE_PATH, 0, PTW_CHUNK_TRUNCATED, path, sizeof(path));
+	add(&record, PTW_CAPTURE_PATH, 1, PTW_CHUNK_TRUNCATED, path, sizeof(path));
+	while (append(batch, &record) >= 0)
 		rows++;
 	CHECK(rows > 3 && rows < 1000 && rows == batch->rows && batch->truncated == 2 * rows);
 	CHECK((uint32_t)batch->path_begin[batch->paths] <= batch->text_capacity);
+	ptw_batch_destroy(batch);
+}
+
+static void long_captures_fill_a_batch_too(void)
+{
+	static char bytes[PTW_WORDS_SIZE];
+	struct ptw_batch *batch;
+	struct record record;
+	unsigned int rows = 0;
+
+	CHECK(!ptw_batch_create(1000, &batch));
+	make(&record);
+	add(&record, PTW_CAPTURE_WORDS, 1, PTW_CHUNK_READ, bytes, sizeof(bytes));
+	add(&record, PTW_CAPTURE_WORDS, 2, PTW_CHUNK_READ, bytes, sizeof(bytes));
+	while (append(batch, &record) >= 0)
+		rows++;
+	CHECK(rows >= 3 && rows < 1000 && rows == batch->rows && batch->captures == 2 * rows);
+	CHECK((uint32_t)batch->capture_begin[batch->captures] <= batch->data_capacity);
+	ptw_batch_destroy(batch);
+	CHECK(!ptw_batch_create(64, &batch));
+	make(&record);
+	for (int i = 0; i < 60; i++)
+		add(&record, PTW_CAPTURE_STRUCT, 0, PTW_CHUNK_READ, "", 0);
+	for (rows = 0; append(batch, &record) >= 0; rows++)
+		;
+	CHECK(rows >= 1 && rows < 64 && batch->captures <= batch->capture_capacity);
+	ptw_batch_destroy(batch);
+}
+
+static void other_events_are_kept_as_they_are(void)
+{
+	struct ptw_batch *batch;
+	struct ptw_write write = {.head = {.kind = PTW_RECORD_WRITE, .pid = 3}, .bytes = 77};
+	struct ptw_file file = {.head = {.kind = PTW_RECORD_FILE}, .id = 5, .size = 8, .components = "one\0two"};
+
+	CHECK(!ptw_batch_create(2, &batch));
+	CHECK(ptw_batch_append(batch, &write, sizeof(write)) == PTW_RECORD_WRITE);
+	CHECK(ptw_batch_append(batch, &write, sizeof(write) - 1) == -EBADMSG);
+	CHECK(ptw_batch_append(batch, &file, sizeof(file)) == PTW_RECORD_FILE);
+	CHECK(ptw_batch_append(batch, &file, sizeof(file)) == PTW_RECORD_FILE);
+	CHECK(ptw_batch_append(batch, &file, sizeof(file)) == -ENOSPC);
+	CHECK(batch->event_rows[PTW_RECORD_WRITE] == 1 && batch->event_rows[PTW_RECORD_FILE] == 2);
+	CHECK(((struct ptw_write *)(void *)batch->events[PTW_RECORD_WRITE])->bytes == 77);
+	CHECK(batch->file_bytes == 16 && !memcmp(batch->file_text, "one\0two\0one\0two", 16));
+	file.size = sizeof(file.components) + 1;
+	CHECK(ptw_batch_append(batch, &file, sizeof(file)) == -EBADMSG);
+	CHECK(batch->rows == 0 && batch->all == 3);
 	ptw_batch_destroy(batch);
 }
 
@@ -263,8 +371,11 @@ int main(void)
 	busy_and_refused_records_stay();
 	a_limit_is_kept();
 	records_become_columns();
+	captures_keep_what_and_how_much_they_are();
 	a_path_that_was_no_path_is_not_missed();
 	records_that_are_not_whole_are_refused();
 	long_paths_fill_a_batch_before_its_rows_do();
+	long_captures_fill_a_batch_too();
+	other_events_are_kept_as_they_are();
 	return 0;
 }

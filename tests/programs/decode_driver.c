@@ -73,7 +73,6 @@ static void take_rows(struct ptd_tables *tables, const struct ptd_rows *rows, st
     ptd_tables_paths(tables, &paths);
     for (size_t i = 0; i < rows->flow_count; i++) {
         demand(rows->flow_path[i] >= 0 && (size_t)rows->flow_path[i] < paths.count, "paths exist");
-        demand((uint64_t)rows->flow_seq[i] == sums->blocks, "seq is dense");
         sums->blocks += (uint64_t)paths.length[rows->flow_path[i]];
     }
     for (size_t i = 0; i < rows->gap_count; i++)
@@ -144,14 +143,15 @@ static struct ptd_progress decode_slice(struct ptd_tables *tables, struct ptd_sp
 static void take_tables(struct ptd_tables *whole, const struct ptd_tables *part)
 {
     struct ptd_blocks_view blocks;
-    struct ptd_paths_view paths;
+    struct ptd_paths_view legs, paths;
     ptd_tables_blocks(part, &blocks);
+    ptd_tables_legs(part, &legs);
     ptd_tables_paths(part, &paths);
     int32_t *block_map = calloc(blocks.count + 1, sizeof *block_map);
-    int32_t *path_map = calloc(paths.count + 1, sizeof *path_map);
+    int32_t *leg_map = calloc(legs.count + 1, sizeof *leg_map), *path_map = calloc(paths.count + 1, sizeof *path_map);
     int32_t *all = calloc(paths.count + 1, sizeof *all), *renumbered = calloc(paths.count + 1, sizeof *renumbered);
     int64_t *seqs = calloc(paths.count + 1, sizeof *seqs);
-    demand(ptd_tables_take(whole, &blocks, &paths, block_map, path_map) == 0, "tables can be taken over");
+    demand(ptd_tables_take(whole, &blocks, &legs, &paths, block_map, leg_map, path_map) == 0, "tables can be taken over");
     struct ptd_renumbering numbers = {.count = paths.count, .map = path_map, .length = paths.length};
     for (size_t i = 0; i < paths.count; i++)
         all[i] = (int32_t)i;
@@ -159,6 +159,7 @@ static void take_tables(struct ptd_tables *whole, const struct ptd_tables *part)
     all[0] = (int32_t)paths.count;
     demand(ptd_renumber_flow(&numbers, all, 1, 0, renumbered, seqs) == -ERANGE, "paths there are none of are refused");
     free(block_map);
+    free(leg_map);
     free(path_map);
     free(all);
     free(renumbered);
@@ -168,7 +169,7 @@ static void take_tables(struct ptd_tables *whole, const struct ptd_tables *part)
 /* Decode in ranges, cut at every PSB; returns the instructions of all of them. */
 static uint64_t decode_ranges(struct ptd_space *space, const uint8_t *packets, size_t size)
 {
-    struct ptd_tables *whole = ptd_tables_create();
+    struct ptd_tables *whole = ptd_tables_create_distinct();
     uint64_t instructions = 0;
     for (uint64_t begin = 0, end; begin < size; begin = end) {
         struct ptd_slice slice = {.packets = packets + begin, .offset = begin};

@@ -1,16 +1,28 @@
 /* SPDX-License-Identifier: MIT */
 /* The allocator of process mode, without the rest: spans, runs, remote frees, the untracked heap. */
 #define _GNU_SOURCE
+#include "allocation.h"
 #include "check.h"
 #include "heap.h"
 #include "region.h"
 #include "slots.h"
 #include "units.h"
+#include "view.h"
 
 #include <string.h>
 
+/* The shared view: none of these is called. */
+bool ptw_private;
+static void never(uint64_t start, uint64_t size) { CHECK(start == size && false); }
+void ptw_view_boundary(void) { never(0, 0); }
+void ptw_view_give(uint64_t address, uint64_t size, bool away) { never(address, size + away); }
+void ptw_view_lose(uint64_t start, uint64_t size) { never(start, size); }
+void ptw_view_changed(uint64_t start, uint64_t size) { never(start, size); }
+
 __thread uint32_t ptw_slot_index __attribute__((tls_model("initial-exec")));
 bool ptw_process_mode;
+
+void ptw_allocation_log(uint64_t address, uint64_t size) { (void)address, (void)size; }
 
 enum { BLOCKS = 4000 };
 

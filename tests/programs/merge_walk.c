@@ -11,21 +11,7 @@
 
 #include "merge_api.h"
 #include "timeline.h"
-
-static uint64_t state = 88172645463325252u;
-
-static uint64_t any(void)
-{
-	state ^= state << 13;
-	state ^= state >> 7;
-	state ^= state << 17;
-	return state;
-}
-
-static uint32_t below(uint32_t n)
-{
-	return (uint32_t)(any() % n);
-}
+#include "random.h"
 
 enum { BLOCKS = 40, PATHS = 30, ROWS = 400, ANCHORS = 60, EVENTS = 40, VALUES = 256 };
 
@@ -55,7 +41,7 @@ static void make_code(struct flow *flow)
 			.function = below(6),
 			.instructions = below(5),
 			.cls = (uint8_t)below(PTM_CLASSES),
-			.flags = (uint8_t)below(8),
+			.flags = (uint8_t)below(32),
 		};
 		if (block->function == PTM_SIGNAL || block->function == PTM_FOLDED)
 			block->function = PTM_UNKNOWN;
@@ -91,7 +77,7 @@ static void make_flow(struct flow *flow)
 			.from = below(2) ? flow->blocks[below(BLOCKS)].addr : any(),
 			.from_block = (int32_t)below(BLOCKS + 20) - 10,
 			.to_block = (int32_t)below(BLOCKS + 20) - 10,
-			.kind = 1 + (int32_t)below(4),
+			.kind = 1 + (int32_t)below(5),
 		};
 }
 
@@ -108,6 +94,7 @@ static void check_calls(struct ptm_walk *walk, int64_t *n_calls)
 	}
 	*n_calls += (int64_t)n;
 	ptm_walk_marks(walk, &n);
+	ptm_walk_visits(walk, &n);
 }
 
 static void walk_flow(const struct flow *flow, struct ptm_program *program)

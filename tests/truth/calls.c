@@ -9,6 +9,7 @@
 #define _GNU_SOURCE
 #include "core.h"
 
+#include <malloc.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -168,6 +169,34 @@ WRAP(char *, strdup, (const char *from))
 		memcpy(to, from, size);
 	}
 	return to;
+}
+
+/* The compiler is not told that nothing was stored there: a block that is used again holds something. */
+static __attribute__((noinline, noipa)) void *block_of(size_t size) { return malloc(size); }
+
+/* Blocks are used again: what their bytes were before is known only if the filling is done here. */
+WRAP(void *, calloc, (size_t count, size_t each))
+{
+	size_t size;
+	void *block = __builtin_mul_overflow(count, each, &size) ? NULL : block_of(size);
+	if (block) {
+		core_note(block, size, WRITE);
+		memset(block, 0, size);
+	}
+	return block;
+}
+
+WRAP(void *, realloc, (void *block, size_t size))
+{
+	size_t before = block ? malloc_usable_size(block) : 0, kept = before < size ? before : size;
+	void *moved = block_of(size);
+	if (moved && kept) {
+		core_note(block, kept, READ), core_note(moved, kept, WRITE);
+		memcpy(moved, block, kept);
+	}
+	if (moved || !size)
+		free(block);
+	return moved;
 }
 
 /* A sort of two or more reads and writes all of them; its comparisons are instrumented, its moves are not. */
