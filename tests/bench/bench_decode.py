@@ -3,7 +3,8 @@
 
 Times are CPU seconds of the process, so that what else the machine does matters little; one process, one core. The
 recordings are made here (gzip, python3, sqlite3, gcc; random branches are written), unless PTWEAVE_BENCH names a
-folder of finished bundles (`NAME.ptw`): those are copied, never written to.
+folder of finished bundles (`NAME.ptw`): those are copied, never written to. `python -m tests.bench.bench_decode NAME…`
+measures those alone (into build/bench/decode-NAME.json); PTWEAVE_BENCH_RUNS says how often (3).
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from support.perf_bundle import perf_data_of
 from support.pt_writer import PtWriter
 from support.trace_bundle import TraceBundle
 
-RUNS = 3
+RUNS = int(os.environ.get("PTWEAVE_BENCH_RUNS", "3"))
 PERF_BYTES = 4_000_000
 TABLES = ("flow", "clock", "pt_events", "gaps", "paths", "blocks")
 SQL = ("create table t(a,b); with recursive c(x) as (select 1 union all select x+1 from c where x<60000) "
@@ -69,10 +70,13 @@ def adversarial(folder: Path) -> Bundle:
     return TraceBundle(folder / "adversarial.ptw").map(code.data, code.base).thread(packets.pgd().data).write()
 
 
-def bundles(folder: Path) -> dict[str, Bundle]:
+def bundles(folder: Path, wanted: list[str]) -> dict[str, Bundle]:
+    """The bundles of those names, of all when there are none."""
     found: dict[str, Bundle] = {}
     given = os.environ.get("PTWEAVE_BENCH")
     for name, argv in commands(folder).items():
+        if wanted and name not in wanted:
+            continue
         path = Path(given or "/nonexistent") / f"{name}.ptw"
         if path.is_dir():
             copy = folder / path.name
@@ -83,7 +87,8 @@ def bundles(folder: Path) -> dict[str, Bundle]:
             found[name] = record(argv, folder, name=name)
             found[name].manifest.clocks = Clocks(0, 0, 1 << 40, 1 << 40)
             found[name].save_manifest()
-    found["adversarial"] = adversarial(folder)
+    if not wanted or "adversarial" in wanted:
+        found["adversarial"] = adversarial(folder)
     return found
 
 
@@ -161,6 +166,17 @@ def beside_perf(name: str, bundle: Bundle, folder: Path) -> list[Figure]:
     ]
 
 
+def peak_memory(name: str, bundle: Bundle) -> Figure:
+    """What `ptweave decode -j 1` takes at most, resident; pages of files included."""
+    decode = subprocess.Popen([sys.executable, "-m", "ptweave.cli", "decode", "-q", "-j", "1", bundle.path],
+                              stderr=subprocess.DEVNULL)
+    _, status, usage = os.wait4(decode.pid, 0)
+    decode.returncode = os.waitstatus_to_exitcode(status)
+    if decode.returncode:
+        raise SystemExit(f"{bundle.path}: cannot be decoded")
+    return Figure(f"{name} paths into Parquet, peak memory", usage.ru_maxrss / 1000, "MB", "", None)
+
+
 def two_processes(name: str, bundle: Bundle) -> list[Figure]:
     """Wall time with one and with two processes: means something where two processors are free."""
     def wall(jobs: int, decoder: Decoder) -> Callable[[], float]:
@@ -187,6 +203,8 @@ def measure(name: str, bundle: Bundle, folder: Path) -> list[Figure]:
         Figure(f"{name} libipt into Parquet", libipt, "s", "bare loop", base / libipt),
         Figure(f"{name} paths into Parquet", paths, "s", "bare loop", base / paths),
         Figure(f"{name} tables", bytes_of(bundle) / bare.blocks, "B", "block", None),
+        Figure(f"{name} blocks", bare.blocks / 1e6, "M", "", None),
+        peak_memory(name, bundle),
     ]
     if name == "gzip":
         figures += beside_perf(name, bundle, folder)
@@ -199,9 +217,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="bench-") as scratch:
         folder = Path(scratch)
         figures: list[Figure] = []
-        for name, bundle in bundles(folder).items():
+        wanted = sys.argv[1:]
+        for name, bundle in bundles(folder, wanted).items():
             figures += measure(name, bundle, folder)
-        write("decode", figures)
+        write("-".join(["decode", *wanted]), figures)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ import argparse
 import math
 import os
 import select
-import shutil
 import statistics
 import subprocess
 import tempfile
@@ -24,7 +23,9 @@ from pathlib import Path
 from tests.bench.report import ROOT, Figure, medians_of, write
 
 from ptweave.data import Ledger
+from ptweave.preload import library_path
 from ptweave.wrapper.control import ControlServer
+from ptweave.wrapper.supervisor import TICK_MS
 from support.control import Threads, new_bundle
 from support.inputs import text_file
 from support.modes import MODES, NATIVE, NOT_BUILT, Mode
@@ -35,8 +36,11 @@ from support.workloads import WORKLOADS, Bench
 PROCESSORS = 2
 THREADS = 4
 RUNS = 5
+FEW, SLOW_SECONDS = 3, 1.0
+"""Programs, and what takes longer than that, are run so often only."""
+OPERATION_RUNS = 3
 INPUT_BYTES = 20_000_000
-TICK_SECONDS = 0.005
+TICK_SECONDS = TICK_MS / 1000
 
 
 @dataclass(frozen=True)
@@ -58,31 +62,37 @@ LOCK_OVER_NATIVE_NS = 1000.0
 
 @dataclass
 class Timed:
-    """Runs a command in a mode; a call gives its seconds. `out` is what it printed last, `bytes` its logs' sizes."""
+    """Runs a command in a mode; a call gives its seconds. `out` is what it printed last, `bytes` its logs' sizes.
+
+    `alone`: under libtthread without a supervisor, so nothing is logged.
+    """
 
     mode: Mode
     argv: Sequence[str]
     folder: Path
+    alone: bool = False
     out: str = ""
     bytes: list[int] = field(default_factory=list)
 
     def __call__(self) -> float:
         with (self.folder / "out").open("w+") as out:
-            seconds = self._native(out.fileno()) if not self.mode.traced else self._traced(out.fileno())
+            logged = self.mode.traced and not self.alone
+            seconds = self._traced(out.fileno()) if logged else self._native(out.fileno())
             out.seek(0)
             self.out = out.read(1000) if os.fstat(out.fileno()).st_size < 1000 else ""
         return seconds
 
     def _native(self, out: int) -> float:
         began = time.perf_counter()
-        child = subprocess.Popen(self.argv, stdin=subprocess.DEVNULL, stdout=out)
+        extra = {**self.mode.environment(), "LD_PRELOAD": str(library_path())} if self.alone else {}
+        child = subprocess.Popen(self.argv, stdin=subprocess.DEVNULL, stdout=out, env={**os.environ, **extra})
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
         seconds = time.perf_counter() - began
         self._check(child)
         return seconds
 
     def _traced(self, out: int) -> float:
-        bundle, ledger = new_bundle(self.folder), Ledger()
+        bundle, ledger = new_bundle(Path(tempfile.mkdtemp(dir=self.folder))), Ledger()
         server = ControlServer(bundle, Threads())
         try:
             began = time.perf_counter()
@@ -91,7 +101,7 @@ class Timed:
             pidfd = os.pidfd_open(child.pid)
             ready: list[int] = []
             while pidfd not in ready:
-                ready, _, _ = select.select([*server.fds(), pidfd], [], [], TICK_SECONDS)
+                ready, _, _ = select.select([*server.fds(), pidfd], [], [], min(TICK_SECONDS, server.patience()))
                 seconds = time.perf_counter() - began
                 server.service()
             os.close(pidfd)
@@ -102,7 +112,8 @@ class Timed:
         if lost or ledger.check() or not server.processes:
             raise SystemExit(f"{self.mode}: {self.argv}: the log is not whole: {lost or ledger.check()}")
         self.bytes.append(sum(path.stat().st_size for path in bundle.dependence.iterdir()))
-        shutil.rmtree(bundle.path)
+        for path in bundle.dependence.iterdir():
+            os.truncate(path, 0)  # not removed: for seconds after, ext4 looks long for the inode of a new file
         return seconds
 
     def _check(self, child: subprocess.Popen[bytes]) -> None:
@@ -111,10 +122,10 @@ class Timed:
 
 
 def compare(name: str, argv: Sequence[str], folder: Path, *, published: float | None = None,
-            wanted: float | None = None) -> dict[Mode, Figure]:
+            wanted: float | None = None, runs: int = RUNS) -> dict[Mode, Figure]:
     """One command in every mode, in turns; its figures by mode, the native one among them."""
     timed = [Timed(mode, argv, folder) for mode in MODES]
-    seconds = dict(zip(MODES, medians_of([*timed], RUNS), strict=True))
+    seconds = dict(zip(MODES, medians_of([*timed], runs, slow=SLOW_SECONDS, few=FEW), strict=True))
     found = {NATIVE: Figure(f"{name}: native", seconds[NATIVE] * 1000, "ms", "", None)}
     for mode, one in zip(MODES, timed, strict=True):
         if mode is not NATIVE:
@@ -148,14 +159,15 @@ def programs(folder: Path) -> list[Figure]:
     """Real programs on 20 MB of text."""
     source = text_file(folder / "text", INPUT_BYTES)
     return [figure for one in PROGRAMS
-            for figure in compare(one.name, one.argv(THREADS, source), folder, wanted=one.wanted).values()]
+            for figure in compare(one.name, one.argv(THREADS, source), folder, wanted=one.wanted, runs=FEW).values()]
 
 
 def operations(folder: Path) -> list[Figure]:
     """What a create with its join and an uncontended lock with its unlock cost."""
     program = str(compile_program(folder, "bench_sync", flags=("-O2",)))
-    timed = [Timed(mode, [program], folder) for mode in MODES]
-    rounds = [[_numbers(one) for one in timed] for _ in range(RUNS)]
+    held = next(mode for mode in MODES if mode.access == "held")
+    timed = [*(Timed(mode, [program], folder) for mode in MODES), Timed(held, [program], folder, alone=True)]
+    rounds = [[_numbers(one) for one in timed] for _ in range(OPERATION_RUNS)]
     figures = []
     for index, mode in enumerate(MODES):
         create, lock = (statistics.median(row[index][column] for row in rounds) for column in (0, 1))
@@ -168,6 +180,9 @@ def operations(folder: Path) -> list[Figure]:
             Figure(f"uncontended lock and unlock: {mode}", lock, "ns", peer, lock / native_lock if peer else None,
                    wanted=(LOCK_OVER_NATIVE_NS + native_lock) / native_lock if process else None),
         ]
+    alone = statistics.median(row[-1][0] for row in rounds)
+    native = statistics.median(row[0][0] for row in rounds)
+    figures.append(Figure(f"create and join: {held}, no supervisor", alone, "us", "native", alone / native))
     return figures
 
 
@@ -190,7 +205,9 @@ def main() -> None:
     for mode, reason in NOT_BUILT.items():
         print(f"not measured: {mode}: {reason}")
     figures: list[Figure] = []
-    with tempfile.TemporaryDirectory() as scratch:
+    folder = ROOT / "build" / "bench"  # where nobody else deletes files: that makes ext4 slow to create them
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
         for part in chosen:
             figures += PARTS[part](Path(scratch))
     write("threads", figures)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import math
 import statistics
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -36,10 +37,18 @@ class Figure:
         return " ".join(words)
 
 
-def medians_of(measures: list[Callable[[], float]], runs: int = RUNS) -> list[float]:
-    """Medians of several measures taken in turns, so that a noisy moment hits all of them alike."""
-    rounds = [[measure() for measure in measures] for _ in range(runs)]
-    return [statistics.median(column) for column in zip(*rounds, strict=True)]
+def medians_of(measures: list[Callable[[], float]], runs: int = RUNS, *, slow: float = math.inf,
+               few: int = RUNS) -> list[float]:
+    """Medians of several measures taken in turns, so that a noisy moment hits all of them alike.
+
+    One whose first value is beyond `slow` is taken `few` times only.
+    """
+    taken: list[list[float]] = [[] for _ in measures]
+    for turn in range(runs):
+        for values, measure in zip(taken, measures, strict=True):
+            if turn < few or values[0] <= slow:
+                values.append(measure())
+    return [statistics.median(values) for values in taken]
 
 
 def write(name: str, figures: list[Figure]) -> None:

@@ -178,11 +178,11 @@ static struct lengths lengths_of(struct ptd_space *space, const struct ptd_table
     return all;
 }
 
-static void add_path(const struct lengths *all, const struct ptd_paths_view *paths, int32_t path, struct result *result)
+static void add_leg(const struct lengths *all, const struct ptd_paths_view *legs, int32_t leg, struct result *result)
 {
-    demand(path >= 0 && (size_t)path < paths->count, "paths exist");
-    for (int32_t at = paths->starts[path]; at < paths->starts[path + 1] && !result->capped; at++) {
-        int32_t block = paths->blocks[at];
+    demand(leg >= 0 && (size_t)leg < legs->count, "legs exist");
+    for (int32_t at = legs->starts[leg]; at < legs->starts[leg + 1] && !result->capped; at++) {
+        int32_t block = legs->items[at];
         demand(block >= 0 && (size_t)block < all->blocks.count, "blocks exist");
         uint64_t ip = all->blocks.ip[block];
         for (int32_t i = 0; i < all->blocks.instructions[block]; i++) {
@@ -191,6 +191,16 @@ static void add_path(const struct lengths *all, const struct ptd_paths_view *pat
             ip += all->lengths[all->starts[block] + (size_t)i];
         }
     }
+}
+
+static void add_path(const struct lengths *all, const struct ptd_tables *tables, int32_t path, struct result *result)
+{
+    struct ptd_paths_view legs, paths;
+    ptd_tables_legs(tables, &legs);
+    ptd_tables_paths(tables, &paths);
+    demand(path >= 0 && (size_t)path < paths.count, "paths exist");
+    for (int32_t at = paths.starts[path]; at < paths.starts[path + 1]; at++)
+        add_leg(all, &legs, paths.items[at], result);
 }
 
 struct collected {
@@ -271,7 +281,7 @@ static void expand(struct ptd_space *space, const struct ptd_tables *tables, con
         if (i == collected->count)
             break;
         seq += paths.length[collected->flow[i]];
-        add_path(&all, &paths, collected->flow[i], result);
+        add_path(&all, tables, collected->flow[i], result);
     }
     free(all.lengths);
     free(all.starts);

@@ -5,22 +5,37 @@ from __future__ import annotations
 
 import pytest
 
-TABLE = pytest.StashKey[list[tuple[str, ...]]]()
-"""Rows of the table of reference traces; the first is the heading."""
+TABLES = pytest.StashKey[dict[str, list[tuple[str, ...]]]]()
+"""Rows of each table by its title; the first is the heading."""
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    rows = config.stash.get(TABLE, [])
-    if len(rows) < 2:
-        return
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    terminalreporter.section("reference traces")
-    for row in rows:
-        terminalreporter.write_line("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)))
+    for title, rows in config.stash.get(TABLES, {}).items():
+        widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+        terminalreporter.section(title)
+        for row in rows:
+            terminalreporter.write_line("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)))
+
+
+def table(request: pytest.FixtureRequest, title: str, *heading: str) -> list[tuple[str, ...]]:
+    """The rows of a table that is shown at the end."""
+    return request.config.stash.setdefault(TABLES, {}).setdefault(title, [heading])
 
 
 @pytest.fixture(scope="session")
 def reference_table(request: pytest.FixtureRequest) -> list[tuple[str, ...]]:
-    """The rows to be shown at the end."""
-    return request.config.stash.setdefault(
-        TABLE, [("case", "trace", "packets", "instructions", "count", "hash", "events", "errors", "ledger")])
+    """Of reference traces."""
+    return table(request, "reference traces",
+                 "case", "trace", "packets", "instructions", "count", "hash", "events", "errors", "ledger")
+
+
+@pytest.fixture(scope="session")
+def right_table(request: pytest.FixtureRequest) -> list[tuple[str, ...]]:
+    """Of programs whose output was compared with the native one."""
+    return table(request, "output compared with the native one", "program", "threads", "mode", "runs", "identical")
+
+
+@pytest.fixture(scope="session")
+def similar_table(request: pytest.FixtureRequest) -> list[tuple[str, ...]]:
+    """Of thunks that were stuck, and what was found to be their counterparts."""
+    return table(request, "similar: thunks stuck on a lock", "case", "stuck", "node", "found", "right", "similarity")

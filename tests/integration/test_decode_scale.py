@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from pathlib import Path
 
@@ -24,12 +25,14 @@ def anonymous_memory() -> int:
 
 
 def test_memory_does_not_grow_with_the_trace(tmp_path: Path) -> None:
-    """Six threads of 14 million blocks with a time stamp now and then: keeping one step's columns each would take
-    some 25 MB a step, over 300 MB in all."""
-    code = assemble("loop: dec %eax\njnz loop\nsyscall", tmp_path)
+    """Six threads of 14 million branches with a time stamp now and then, none like the last, so that no path is joined
+    to the one before: keeping one step's columns each would take some 25 MB a step, over 300 MB in all."""
+    code = assemble("loop: dec %eax\njnz loop\njmp loop", tmp_path)
+    bits = random.Random(7)
     packets = PtWriter().psb_plus().mode_exec().pge(code["loop"])
     for index in range(300):
-        packets.tsc(1000 + index).raw(PtWriter().tnt_long("!" * 47).data * 1000)
+        packets.tsc(1000 + index).raw(b"".join(
+            PtWriter().tnt_long("".join(bits.choice("!.") for _ in range(47))).data for _ in range(1000)))
     bundle = TraceBundle(tmp_path / "run.ptw").map(code.data, code.base)
     for number in range(6):
         bundle.thread(packets.data, number=number)

@@ -52,7 +52,7 @@ def decoders(folder: Path, data: bytes, base: int, name: str = "image") -> Decod
 
 @pytest.mark.parametrize("group", range(GROUPS))
 def test_random_programs(tmp_path: Path, group: int) -> None:
-    handed = total = 0
+    handed = total = timed = 0
     for seed in range(group * COUNT // GROUPS, (group + 1) * COUNT // GROUPS):
         program = Program.random(seed, tmp_path)
         both = decoders(tmp_path, program.code.data, program.code.base, f"image-{seed}")
@@ -61,6 +61,9 @@ def test_random_programs(tmp_path: Path, group: int) -> None:
             packets = bytes(machine.packets.data)
             libipt, paths = both.libipt(packets), both.paths(packets)
             assert libipt.differences(paths) == [], (seed, run)
+            exact = both.paths(packets, exact=True)
+            assert both.libipt(packets, exact=True).differences(exact) == [], (seed, run)
+            timed += len(exact.rows["clock"]) * (not exact.handed)
             if machine.habits is not None and machine.habits.odd:
                 continue  # what cannot be decoded is a gap
             instructions = sum(count for _, count in paths.instructions())
@@ -70,6 +73,7 @@ def test_random_programs(tmp_path: Path, group: int) -> None:
                 total += len(packets)
     assert total > 10_000
     assert handed <= total // 10
+    assert timed > 100
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -112,6 +116,7 @@ def test_damaged_packets(tmp_path: Path, seed: int) -> None:
         libipt, paths = both.libipt(cut), both.paths(cut)
         differences = libipt.differences(paths)
         assert differences == []
+        assert both.differences(cut, exact=True) == []
         same += not differences
         assert paths.progress["lost"] == sum(row[3] or 0 for row in paths.rows["gap"])
     assert same > 50

@@ -8,6 +8,7 @@ paths, blocks, expanded to instructions.
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from ptweave.data import Clocks
 from ptweave.data.sideband import read_sideband
 from ptweave.decode.expand import instruction_hash
 from ptweave.decode.flow import decode_flow
+from ptweave.preload import library_path
 from support.command import compile_c
 from support.engine import PROGRAMS, Ran, Recording, record_all
 from support.inputs import text_file
@@ -51,13 +53,34 @@ def gaps(recording: Recording) -> list[dict[str, object]]:
     return rows
 
 
-def by_thread(recording: Recording) -> dict[int, Ran]:
-    """The engine's log of each thread number; only for runs without exec, where a thread is one stream."""
+def tasks_of_threads(recording: Recording) -> dict[int, list[Ran]]:
+    """The engine's logs of each thread number: of one task, or of the task that made it a process and of that process;
+    only for runs without exec."""
     sideband = read_sideband(recording.bundle.sideband)
     threads = sideband.filter(pc.equal(sideband["kind"], "thread"))
     numbers = {(pid, tid): thread for pid, tid, thread in zip(
         threads["pid"].to_pylist(), threads["tid"].to_pylist(), threads["thread"].to_pylist(), strict=True)}
-    return {numbers[pid, tid]: ran for pid, tid, ran in recording.logs}
+    logs = {(pid, tid): ran for pid, tid, ran in recording.logs}
+    found: dict[int, list[Ran]] = {}
+    for task, thread in numbers.items():  # in the order they began
+        found.setdefault(thread, []).append(logs.pop(task))
+    assert not logs
+    return found
+
+
+def by_thread(recording: Recording) -> dict[int, Ran]:
+    """The engine's log of each thread number; only for runs where a thread is one task."""
+    return {thread: ran for thread, (ran,) in tasks_of_threads(recording).items()}
+
+
+def rows_of(recording: Recording, thread: int, instructions: int) -> int:
+    """How many rows of a thread's flow have so many instructions."""
+    total = instruction_hash(recording.bundle, thread)[0]
+    skip = 1
+    while (left := instruction_hash(recording.bundle, thread, skip)[0]) > total - instructions:
+        skip += 1
+    assert left == total - instructions, "a row lies across the border of two tasks"
+    return skip
 
 
 @pytest.mark.parametrize("name", ["ls", "gzip", "python3", "sqlite3", "four threads"])
@@ -70,6 +93,22 @@ def test_the_stored_flow_is_what_the_engine_logged(name: str, tmp_path: Path) ->
     assert sum(ran.count for ran in expected.values()) > 300_000
     for thread, ran in expected.items():
         assert instruction_hash(recording.bundle, thread) == (ran.count, ran.hash), f"thread {thread}"
+    assert gaps(recording) == []
+
+
+@pytest.mark.parametrize("access", ["held", "exact"])
+def test_the_stored_flow_of_threads_as_processes_is_what_the_engine_logged(access: str, tmp_path: Path) -> None:
+    """Every thread is a process of its own, is traced from its first instruction, and faults in its midst."""
+    recording = record_all(programs(tmp_path)["four threads"], tmp_path, log=True, env={
+        **os.environ, "LD_PRELOAD": str(library_path()), "PTWEAVE_THREADS": "process", "PTWEAVE_ACCESS": access})
+    assert (recording.status, recording.stderr) == (0, b"")
+    decoded(recording)
+    expected = tasks_of_threads(recording)
+    processes = {pid for pid, _, ran in recording.logs if ran.count > 100_000}
+    assert len(processes) == 5 and sorted(map(len, expected.values()))[-4:] == [2] * 4
+    for thread, (*before, ran) in expected.items():
+        skip = rows_of(recording, thread, before[0].count) if before else 0
+        assert instruction_hash(recording.bundle, thread, skip) == (ran.count, ran.hash), f"thread {thread}"
     assert gaps(recording) == []
 
 

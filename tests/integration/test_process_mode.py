@@ -54,3 +54,11 @@ def test_a_thread_killed_from_outside_is_reported(folder: Path) -> None:
     program = compile_program(folder, "process_exits")
     seen = run([program, "kill"], "off")
     assert b"SIGKILL" in seen.stderr
+
+
+@pytest.mark.parametrize("access", ACCESSES)
+def test_limits_of_memory_and_files_hold_as_native(folder: Path, access: str) -> None:
+    """The library's own memory does not count; forks, which need that much again, still work."""
+    program = compile_program(folder, "process_limits")
+    expected, seen = run([program]), run([program], access)
+    assert (expected.returncode, expected.stderr) == (seen.returncode, seen.stderr) == (0, b"")

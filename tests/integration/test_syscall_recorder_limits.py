@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,7 +20,7 @@ from ptweave.data.bundle import Bundle
 from ptweave.data.errors import BadInput, MachineLacks
 from ptweave.data.ledger import Ledger
 from ptweave.data.manifest import Manifest
-from ptweave.wrapper import syscalls
+from ptweave.wrapper import kernel_events, syscalls
 from ptweave.wrapper.bpf_checks import probe
 from ptweave.wrapper.syscalls import Options, SyscallRecorder
 from support.bpf import fork_waiting, kernel_stream, needs_bpf, read_rows, record, wait_serving
@@ -102,6 +102,13 @@ def test_calls_still_in_flight_at_the_end_are_counted(tmp_path: Path) -> None:
         os.waitpid(pid, 0)
 
 
+def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not come to pass"
+        time.sleep(0.02)
+
+
 def program_exists(number: int) -> bool:
     """Whether the kernel still has the BPF program with this id (bpf(2): BPF_PROG_GET_FD_BY_ID)."""
     libc = ctypes.CDLL(None, use_errno=True)
@@ -129,7 +136,9 @@ def test_a_killed_recorder_leaves_the_target_running_nothing_attached_and_a_read
             programs.append(int(number))
         assert len(programs) >= 5
         assert all(program_exists(number) for number in programs)
-        time.sleep(0.6)
+        recording = bundle / "events" / "syscalls.arrow"
+        begun = recording.stat().st_size
+        wait_until(lambda: recording.stat().st_size > begun + 20_000)
         process.kill()
         process.wait()
         end = time.monotonic() + 10
@@ -212,7 +221,7 @@ def test_without_permission_one_line_says_what_to_do(tmp_path: Path) -> None:
 
 
 def test_programs_that_are_not_built_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(syscalls, "_OBJECT", tmp_path / "none.bpf.o")
+    monkeypatch.setattr(kernel_events, "_OBJECT", tmp_path / "none.bpf.o")
     with pytest.raises(MachineLacks, match="not built"):
         SyscallRecorder(Bundle.create(tmp_path / "run.ptw", Manifest())).start()
 
@@ -220,7 +229,7 @@ def test_programs_that_are_not_built_are_named(tmp_path: Path, monkeypatch: pyte
 def test_programs_the_kernel_refuses_are_an_error_with_the_loader_s_words(tmp_path: Path,
                                                                          monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "bad.bpf.o").write_bytes(b"\x7fELF no object")
-    monkeypatch.setattr(syscalls, "_OBJECT", tmp_path / "bad.bpf.o")
+    monkeypatch.setattr(kernel_events, "_OBJECT", tmp_path / "bad.bpf.o")
     with pytest.raises(MachineLacks, match="kernel refused the BPF programs"):
         SyscallRecorder(Bundle.create(tmp_path / "run.ptw", Manifest())).start()
 

@@ -12,10 +12,11 @@ from typing import Any
 from ptweave.decode._ipt import ffi, lib
 
 COLUMNS = {
-    "flow": ("seq", "path"),
-    "clock": ("seq", "tsc"),
+    "flow": ("path",),
+    "clock": ("seq", "tsc", "before"),
     "event": ("seq", "tsc", "kind", "ip", "target", "offset", "detail"),
     "gap": ("seq", "tsc", "kind", "bytes", "offset", "ip", "reason"),
+    "piece": ("thread", "tsc", "flow", "clock", "event", "gap", "seq", "instructions", "branches"),
 }
 NULLABLE = {"event_ip", "event_target", "event_detail", "gap_ip"}
 PROGRESS = ("offset", "seq", "tsc", "instructions", "branches", "lost", "first_block", "off", "off_ip")
@@ -58,7 +59,7 @@ class Outcome:
     def instructions(self) -> list[tuple[int, int]]:
         """(address, instructions) of the blocks that ran."""
         return [(self.blocks[block][2], self.blocks[block][5])
-                for _, path in self.rows["flow"] for block in self.paths[path or 0]]
+                for (path,) in self.rows["flow"] for block in self.paths[path or 0]]
 
 
 @dataclass
@@ -91,14 +92,18 @@ class Decoders:
         return self.libipt(packets, **options).differences(self.paths(packets, **options))
 
     def _run(self, packets: bytes, name: str, *, flow_rows: int = 1 << 12, stop: int | None = None,
-             tables: Any = None, space: Any = None) -> Outcome:
+             tables: Any = None, space: Any = None, exact: bool = False) -> Outcome:
+        """`exact`: times by branch, all of it a thread's from the beginning on, as recordings of perf are decoded."""
         tables = tables or ffi.gc(lib.ptd_tables_create(), lib.ptd_tables_destroy)
         cpu = ffi.new("struct ptd_cpu *", vars(self.timing))
         if self.cpu is not None:
             cpu.intel, (cpu.family, cpu.model, cpu.stepping) = 1, self.cpu
+        cpu.exact_time = exact
+        only = ffi.new("struct ptd_switch[]", [{"tsc": 0, "space": space or self.space, "thread": 7}])
         buffer = ffi.from_buffer("uint8_t[]", packets)
         part = ffi.new("struct ptd_slice *", {"packets": buffer, "size": len(packets),
-                                              "has_stop": stop is not None, "stop_ip": stop or 0})
+                                              "has_stop": stop is not None, "stop_ip": stop or 0,
+                                              "switches": only, "switch_count": int(exact)})
         made = ffi.new(f"struct {name} **")
         assert getattr(lib, f"{name}_create")(tables, space or self.space, cpu, part, made) == 0
         decoder = ffi.gc(made[0], getattr(lib, f"{name}_destroy"))
@@ -140,8 +145,21 @@ def _blocks(tables: Any) -> list[tuple[int, ...]]:
 
 
 def _paths(tables: Any) -> list[tuple[int, ...]]:
+    """Blocks of each path, as its legs come to them."""
+    legs, paths = (_lists(tables, function) for function in (lib.ptd_tables_legs, lib.ptd_tables_paths))
+    expanded = [tuple(block for leg in path for block in legs[leg]) for path in paths]
     view = ffi.new("struct ptd_paths_view *")
     lib.ptd_tables_paths(tables, view)
+    starts, blocks = ffi.new("int32_t[]", len(paths) + 1), ffi.new("int32_t[]", sum(map(len, expanded)) + 1)
+    assert lib.ptd_tables_expand(tables, 0, len(paths), starts, blocks) == sum(map(len, expanded))
+    assert [tuple(ffi.unpack(blocks + begin, end - begin)) if end > begin else () for begin, end in
+            pairwise(ffi.unpack(starts, len(paths) + 1))] == expanded
+    return expanded
+
+
+def _lists(tables: Any, function: Any) -> list[tuple[int, ...]]:
+    view = ffi.new("struct ptd_paths_view *")
+    function(tables, view)
     starts = ffi.unpack(view.starts, view.count + 1)
-    blocks = ffi.unpack(view.blocks, view.block_count) if view.block_count else []
-    return [tuple(blocks[begin:end]) for begin, end in pairwise(starts)]
+    items = ffi.unpack(view.items, view.item_count) if view.item_count else []
+    return [tuple(items[begin:end]) for begin, end in pairwise(starts)]

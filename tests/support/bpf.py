@@ -16,6 +16,7 @@ import pytest
 from ptweave.data.bundle import Bundle
 from ptweave.data.ledger import Ledger
 from ptweave.data.manifest import Manifest
+from ptweave.data.syscall_arguments import Part, When
 from ptweave.data.syscall_table import name_of, nargs_of
 from ptweave.wrapper.bpf_checks import probe
 from ptweave.wrapper.syscalls import Options, SyscallRecorder
@@ -39,6 +40,14 @@ class Row:
     t_enter: int
     t_exit: int | None
     ip: int
+    files: list[str | None]
+    captures: list[dict[str, Any]]
+
+    def captured(self, argument: int, part: Part = Part.ITSELF, when: When | None = None) -> bytes | None:
+        """What was kept of an argument's memory; None for nothing."""
+        found = [one["data"] for one in self.captures if one["argument"] == argument and one["part"] == part
+                 and (when is None or one["when"] == when)]
+        return found[0] if found else None
 
 
 @dataclass
@@ -62,8 +71,18 @@ class Recorded:
 def read_rows(path: Path) -> list[Row]:
     with pa.OSFile(str(path), "rb") as source:
         table = pa.ipc.open_stream(source).read_all()
+    names: dict[int, str | None] = {0: None, **{
+        one["id"]: one["path"].decode(errors="backslashreplace") for one in read_files(path.with_name("files.arrow"))}}
     return [Row(one["pid"], one["tid"], name_of(one["number"]), one["args"][:nargs_of(one["number"])], one["paths"],
-                one["result"], one["t_enter"], one["t_exit"], one["ip"]) for one in table.to_pylist()]
+                one["result"], one["t_enter"], one["t_exit"], one["ip"], [names[file] for file in one["files"]],
+                one["captures"]) for one in table.to_pylist()]
+
+
+def read_files(path: Path) -> list[dict[str, Any]]:
+    """The definitions of files of a recording."""
+    with pa.OSFile(str(path), "rb") as source:
+        rows: list[dict[str, Any]] = pa.ipc.open_stream(source).read_all().to_pylist()
+    return rows
 
 
 def fork_waiting(argv: Sequence[str | Path], env: Mapping[str, str] | None = None,

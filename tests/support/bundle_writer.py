@@ -73,6 +73,8 @@ class BundleWriter:
     gaps: list[dict[str, object]] = field(default_factory=list)
     syscalls: list[dict[str, object]] | None = None
     thunks: list[dict[str, object]] | None = None
+    accesses: list[dict[str, object]] = field(default_factory=list)
+    pages: list[dict[str, object]] = field(default_factory=list)
     sideband: list[dict[str, object]] = field(default_factory=list)
     executed: dict[int, list[int]] = field(default_factory=dict)
     _cursor: dict[tuple[int, str | None], int] = field(default_factory=dict)
@@ -161,15 +163,31 @@ class BundleWriter:
             "errno": None, "ip": ip, "source": "both" if index is not None else "kernel"})
 
     def thunk(self, thread: int, *, t: int, wait: int = 0, marker: int = 0, stack: Sequence[int] = (),
-              operation: str = "mutex_lock") -> None:
-        """A decoded thunk."""
+              operation: str = "mutex_lock", clock: Sequence[int] | None = None, acquire: bool = True,
+              release: bool = False, object_: int = 0x1234) -> None:
+        """A decoded thunk; without a clock it knows of no other thread."""
         if self.thunks is None:
             self.thunks = []
         number = sum(row["thread"] == thread for row in self.thunks)
         self.thunks.append({
-            "thread": thread, "thunk": number, "operation": operation, "object": 0x1234, "result": 0, "t": t,
-            "wait": wait, "acquire": True, "release": False, "clock": [number + 1], "stack": list(stack),
+            "thread": thread, "thunk": number, "operation": operation, "object": object_, "result": 0, "t": t,
+            "wait": wait, "acquire": acquire, "release": release,
+            "clock": [0] * thread + [number + 1] if clock is None else list(clock), "stack": list(stack),
             "tsc": t, "marker": marker})
+
+    def access(self, thread: int, thunk: int, page: int, *, write: bool, until: int | None = None, t: int = 0,
+               address: int | None = None, site: int = BASE, window: int = 0,
+               bytes_: Sequence[tuple[int, int]] | None = None, shared: bool = False) -> None:
+        """A decoded access of a page, open until thunk `until`; with bytes (offset, length), a commit of them."""
+        record = sum(row["thread"] == thread for row in self.accesses)
+        operation = "access_commit" if bytes_ is not None else "access_write" if write else "access_read"
+        self.accesses.append({
+            "thread": thread, "record": record, "thunk": thunk, "operation": operation, "t": t,
+            "address": page - 4096 * window if address is None else address, "argument": window + 1,
+            "result": int(shared), "stack": [] if bytes_ is not None else [site + 1],
+            "bytes": None if bytes_ is None else [{"offset": at, "length": length} for at, length in bytes_]})
+        self.pages.append({"thread": thread, "record": record, "page": page, "write": write, "thunk": thunk,
+                           "until_thunk": thunk if until is None else until})
 
     # --- writing --------------------------------------------------------------------------------------------------
 
@@ -187,6 +205,10 @@ class BundleWriter:
         if self.thunks is not None:
             pq.write_table(pa.Table.from_pylist(self.thunks, schemas.DECODED_THUNKS),
                            bundle.decoded / "thunks.parquet")
+        if self.accesses:
+            for name, rows_, schema in (("accesses", self.accesses, schemas.DECODED_ACCESSES),
+                                        ("pages", self.pages, schemas.DECODED_PAGES)):
+                pq.write_table(pa.Table.from_pylist(rows_, schema), bundle.decoded / f"{name}.parquet")
         if self.sideband:
             write_sideband(bundle.sideband, sorted(self.sideband, key=lambda row: int(str(row["tsc"]))))
         self._write_counts(bundle)

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from ptweave.data import Bundle, Clocks, Ledger, Manifest
 from ptweave.decode.thunks import decode_thunks
+from ptweave.merge import Run, merge_run
 from ptweave.wrapper.control import ControlServer
 
 TIMEOUT = 120
@@ -46,6 +47,13 @@ class Traced:
         """Decoded thunks, in thread order."""
         decode_thunks(self.bundle)
         return pq.read_table(self.bundle.decoded / "thunks.parquet")
+
+    def accesses(self) -> pa.Table:
+        """The table `accesses`, as merged."""
+        self.table()
+        merge_run(self.bundle)
+        with Run(self.bundle.path) as run:
+            return run.sql("from accesses").arrow()
 
     def thunks(self) -> list[dict[str, object]]:
         """The same as rows."""

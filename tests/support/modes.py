@@ -45,7 +45,7 @@ class Mode:
     def options(self) -> list[str]:
         """The same as options of `ptweave record`."""
         view = ["--view", self.view] if self.view != "shared" else []  # shared is the default
-        return ["--threads", "process", "--access", self.access, *view] if self.access else []
+        return ["--access", self.access, *view] if self.access else ["--threads", "native"]
 
 
 def process_mode(access: str, view: str) -> Mode:
@@ -55,11 +55,11 @@ def process_mode(access: str, view: str) -> Mode:
 
 NATIVE = Mode("native", traced=False)
 TRACED = Mode("libtthread native")
-MODES = (NATIVE, TRACED)
+MODES = (NATIVE, TRACED,
+         *(process_mode(access, view) for view in ("shared", "private") for access in ("held", "exact")))
 UNDER_LIBTTHREAD = tuple(mode for mode in MODES if mode.traced)
 
-NOT_BUILT = {process_mode(access, view): "libtthread has no threads as processes yet"
-             for access in ("held", "exact") for view in ("shared", "private")}
+NOT_BUILT: dict[Mode, str] = {}
 """Modes that the tests do not run, and why."""
 
 

@@ -8,11 +8,11 @@ import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ptweave.data.perf.packets import length
 from ptweave.data.sideband import read_sideband
 from ptweave.decode.expand import Expansion
 from ptweave.decode.flow import decode_flow
 from ptweave.decode.perfimport import Imported, Options, import_perf
-from ptweave.decode.perfimport.packets import length
 from support import perf_script
 from support.assembler import assemble
 from support.perf_writer import PerfWriter, When

@@ -3,16 +3,23 @@
 
 from __future__ import annotations
 
+import mmap
 import re
+import subprocess
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from ptweave.preload import library_path
 
 _LINE = re.compile(r"^(\d+)\s+(.*)$")
 _CALL = re.compile(r"^(\w+)\((.*)$")
 _RESUMED = re.compile(r"^<\.\.\. (\w+) resumed>(.*)$")
-_RESULT = re.compile(r"\)\s+= (\?|-?\d+|0x[0-9a-f]+)(?:\s+(.*))?$")
+_RESULT = re.compile(r"\)\s+= (\?|-?\d+|0x[0-9a-f]+)(?=<|\s|$)\s*(.*)$")
 _STRING = re.compile(r'"((?:\\x[0-9a-f]{2})*)"(\.\.\.)?')
 _UNFINISHED = " <unfinished ...>"
+ANONYMOUS = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 
 
 @dataclass
@@ -83,3 +90,32 @@ def parse(path: Path) -> list[Call]:
         result = None if word == "?" else int(word, 16) if word.startswith("0x") else int(word)
         calls.append(Call(caller, name, text, result, note))
     return calls
+
+
+def counted(argv: Sequence[str | Path], folder: Path) -> Counter[str]:
+    """Counts by name from `strace -f -c` of a native run. libtthread is preloaded, and does nothing without a
+    supervisor: so loading it is counted as it is in a recording."""
+    summary = folder / "summary"
+    subprocess.run(["strace", "-f", "-c", "-U", "name,calls", "-o", summary, "-E", f"LD_PRELOAD={library_path()}",
+                    *argv], check=True, capture_output=True)
+    counts: Counter[str] = Counter()
+    for line in summary.read_text().splitlines():
+        found = re.fullmatch(r"\s*([a-z]\w*)\s+(\d+)\s*", line)
+        if found and found.group(1) not in ("total", "calls"):
+            counts[found.group(1)] += int(found.group(2))
+    return counts
+
+
+LOADER_ENDS = "arch_prctl"
+"""What the loader calls once its thread-local memory is there, which is the last that it takes for itself."""
+
+
+def loader_blocks(argv: Sequence[str | Path], folder: Path) -> int:
+    """How often the loader took memory for itself in the same run: as its blocks come to fill pages, which depends on
+    the lengths of paths and of the environment."""
+    log = folder / "loader"
+    subprocess.run(["strace", "-f", "-o", log, "-e", f"mmap,{LOADER_ENDS}", "-e", "raw=mmap",
+                    "-E", f"LD_PRELOAD={library_path()}", *argv], check=True, capture_output=True)
+    calls = parse(log)
+    end = next(at for at, call in enumerate(calls) if call.name == LOADER_ENDS)
+    return sum(call.raw_args[0] == 0 and call.raw_args[3] == ANONYMOUS for call in calls[:end])

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from ptweave.data.bundle import Bundle
 from ptweave.data.manifest import Clocks, Manifest
-from ptweave.data.schemas import RAW_SYSCALLS
+from ptweave.data.schemas import RAW_FILES, RAW_SYSCALLS
 from ptweave.data.sideband import SidebandKind, write_sideband
 from ptweave.data.syslog import SYSLOG_DTYPE
 
@@ -51,6 +51,8 @@ class KernelRow:
     pid: int = 100
     tid: int = 100
     ip: int = 0x401002
+    files: Sequence[int] = (0, 0, 0)
+    captures: Sequence[dict[str, Any]] = ()
 
 
 @dataclass
@@ -82,7 +84,17 @@ def recording_batch(rows: Sequence[KernelRow]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([
         {"t_enter": row.enter, "t_exit": row.exit, "pid": row.pid, "tid": row.tid, "number": row.number,
          "ip": row.ip, "args": _six(row.args), "paths": list(row.paths),
-         "result": None if row.exit is None else row.result} for row in rows], schema=RAW_SYSCALLS)
+         "result": None if row.exit is None else row.result,
+         "files": list(row.files), "captures": list(row.captures)} for row in rows],
+        schema=RAW_SYSCALLS)
+
+
+def write_files(path: Path, names: Mapping[int, bytes]) -> None:
+    """`events/files.arrow` with these names by id."""
+    rows = [{"id": number, "path": name, "filesystem": "tmpfs", "device": 1, "inode": number, "mode": 0o100644,
+             "deleted": False, "t": 0} for number, name in names.items()]
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, RAW_FILES) as writer:
+        writer.write_batch(pa.RecordBatch.from_pylist(rows, schema=RAW_FILES))
 
 
 def write_recording(path: Path, rows: Sequence[KernelRow], rows_a_batch: int = 7) -> None:

@@ -38,17 +38,15 @@ class Accesses:
     def __len__(self) -> int:
         return len(self.thread)
 
-    def without(self, index: int) -> Accesses:
-        """All rows but one."""
+    def without(self, index: int | list[int]) -> Accesses:
+        """All rows but one, or some."""
         return Accesses(*(None if one is None else np.delete(one, index, 0) for one in (  # type: ignore[arg-type]
             self.thread, self.thunk, self.until, self.page, self.write, self.bytes)))
 
 
 def accesses_of(table: pa.Table) -> Accesses:
-    """From a table thread, thunk, until_thunk (null: the same), page, write, and perhaps bytes
-    (list<struct<offset, length>>: what was written of the page; null where not recorded)."""
-    thunk = table["thunk"].to_numpy()
-    until = table["until_thunk"].to_pandas().to_numpy(dtype=float)
+    """From the table `accesses` (thread, thunk, until_thunk, page, write, and bytes where they are recorded), or one
+    with its columns."""
     bits = None
     if "bytes" in table.column_names and table["bytes"].null_count < len(table):
         flags = np.zeros((len(table), PAGE), np.uint8)
@@ -56,8 +54,8 @@ def accesses_of(table: pa.Table) -> Accesses:
             for run in runs or ():
                 flags[row, run["offset"]:run["offset"] + run["length"]] = 1
         bits = np.packbits(flags, axis=1, bitorder="little")
-    return Accesses(table["thread"].to_numpy(), thunk, np.where(np.isnan(until), thunk, until).astype("<i8"),
-                    table["page"].to_numpy(), table["write"].to_numpy(zero_copy_only=False), bits)
+    return Accesses(*(table[name].to_numpy(zero_copy_only=False) if name == "write" else table[name].to_numpy()
+                      for name in ("thread", "thunk", "until_thunk", "page", "write")), bits)
 
 
 # --- where a true access lies in the recording ---
@@ -142,6 +140,13 @@ def covered(truth: Placed, accesses: Accesses, *, writes: bool) -> Array:
     some = (at >= 0) & ~there
     there[some] = (group[at[some]] == wanted[some]) & (reach[at[some]] >= wanted[some] * _THUNKS + truth.first[some])
     return there
+
+
+def covering(truth: Placed, row: int, accesses: Accesses, *, write: bool) -> list[int]:
+    """Accesses that say that a true row's page was read, or written."""
+    there = (accesses.thread == truth.thread[row]) & (accesses.page == truth.page[row])
+    there &= (accesses.thunk <= truth.last[row]) & (accesses.until >= truth.first[row])
+    return [int(index) for index in np.flatnonzero(there & accesses.write.astype(bool) if write else there)]
 
 
 def missing_pages(truth: Placed, accesses: Accesses) -> list[int]:

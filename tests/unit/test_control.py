@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import fcntl
+import math
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -18,12 +20,12 @@ import pytest
 
 from ptweave.data import Bundle, Ledger
 from ptweave.data.evl import EVL_HEADER, EVL_HEADER_SIZE, Operation
-from ptweave.data.handshake import SOCKET_VARIABLE, Hello, Status
+from ptweave.data.handshake import SOCKET_VARIABLE, VERSION, Hello, Status
 from ptweave.data.lists import LIST_NONE, LIST_SIZE, LISTS_BYTES, LISTS_HEAD_SIZE, ListState
 from ptweave.preload import library_path
-from ptweave.wrapper.control import CLIENTS_MAX, MESSAGES_PER_CALL, ControlServer
+from ptweave.wrapper.control import CLIENTS_MAX, DRAIN_SECONDS, MESSAGES_PER_CALL, ControlServer
 from support.client import Client, address, descriptors, hello, leftovers, lists_memfd, write_list
-from support.control import new_bundle
+from support.control import new_bundle, serve
 from support.evl import record
 
 NOBODY = 65534
@@ -96,6 +98,7 @@ def test_a_process_and_its_threads_get_numbers_and_files(server: ControlServer, 
     assert client.answer() == (Status.GO, 1)
     process, = server.processes
     assert (process.pid, process.threads, process.began_by) == (os.getpid(), [0, 1], Hello.PROCESS)
+    serve(server, (bundle.dependence / "1.evl").exists, 5)  # written with the next drain, nobody waits for it
     head = EVL_HEADER.unpack((bundle.dependence / "1.evl").read_bytes())
     assert head[:3] == (b"PTWEVL1\0", os.getpid(), threading.get_native_id())
     assert head[3:7] == (1, Hello.THREAD, 5, 0x77)
@@ -107,6 +110,104 @@ def test_many_threads_may_ask_at_once_over_one_connection(server: ControlServer)
     for _ in range(100):
         client.send(hello(Hello.THREAD, index=LIST_NONE))
     assert [client.answer() for _ in range(100)] == [(Status.GO, n) for n in range(1, 101)]
+    client.close()
+
+
+@pytest.fixture
+def strict(bundle: Bundle) -> Iterator[ControlServer]:
+    """A server whose threads wait."""
+    numbers = iter(range(10**6))
+    made = ControlServer(bundle, lambda pid, tid, tsc: next(numbers), threads_wait=True)
+    yield made
+    made.finish(Ledger())
+
+
+def test_threads_that_wait_are_answered_through_the_pipe_of_the_first_if_they_bring_none(strict: ControlServer) -> None:
+    server, client = strict, good(strict)
+    for number in range(1, 4):
+        client.send(hello(Hello.THREAD, index=LIST_NONE), [])
+        assert client.answer() == (Status.GO, number)
+    client.close()
+    alone = Client(server)
+    alone.send(hello(Hello.THREAD, index=LIST_NONE), [])
+    assert alone.dropped() and server.refused.malformed == 1
+    alone.close()
+
+
+def test_threads_that_do_not_wait_get_numbers_and_no_answer(server: ControlServer) -> None:
+    client = good(server)
+    for _ in range(100):
+        client.send(hello(Hello.THREAD, index=LIST_NONE), [])
+    assert client.answer(5) is None
+    serve(server, lambda: len(server.processes[0].threads) == 101, 5)
+    assert server.processes[0].threads == list(range(101)) and server.refused.total == 0
+    client.close()
+
+
+def test_many_that_do_not_wait_wake_the_server_once(server: ControlServer) -> None:
+    """Its descriptor is ready for the first hello after a drain only; patience says when the others are due."""
+    client = good(server)
+    drain(server)
+    drain(server)
+    assert select.select(server.fds(), [], [], 0)[0] == [] and server.patience() == math.inf
+    client.send(hello(Hello.THREAD, index=LIST_NONE), [])
+    assert select.select(server.fds(), [], [], 0)[0] == server.fds()
+    server._drained_at = time.monotonic()  # it has just been drained
+    server.service()
+    client.send(hello(Hello.THREAD, index=LIST_NONE), [])
+    assert select.select(server.fds(), [], [], 0)[0] == []
+    assert 0 <= server.patience() <= DRAIN_SECONDS
+    drain(server)
+    assert len(server.processes[0].threads) == 3 and server.patience() == math.inf
+    client.send(hello(Hello.THREAD, index=LIST_NONE), [])
+    assert select.select(server.fds(), [], [], 0)[0] == server.fds()
+    client.close()
+
+
+def test_a_thread_that_ended_before_its_hello_was_read_is_known_all_the_same(
+        server: ControlServer, bundle: Bundle) -> None:
+    """And so is one whose whole process ended."""
+    pid = os.fork()
+    if pid == 0:
+        client, memfd = Client(server), lists_memfd()
+        write_list(memfd, 0, state=ListState.OPEN, serial=1)
+        write_list(memfd, 1, state=ListState.LAST, serial=2, data=records(3), count=3)
+        socket.send_fds(client.socket, [hello(pid=os.getpid(), tid=os.getpid())], [client.write, memfd])
+        os.read(client.read, 16)
+
+        def thread() -> None:
+            client.send(hello(Hello.THREAD, index=1, pid=os.getpid()), [])
+
+        one = threading.Thread(target=thread)
+        one.start()
+        one.join()
+        os._exit(0)
+    deadline = time.monotonic() + 10
+    while not server.processes and time.monotonic() < deadline:
+        server.service()  # up to the first answer; what follows is read when all are gone
+    assert os.waitpid(pid, 0)[1] == 0
+    ledger = Ledger()
+    server.finish(ledger)
+    assert (server.processes[0].threads, server.refused.total) == ([0, 1], 0)
+    assert stored(bundle, 1) == records(3) and ledger["dependence/1"].stored == 3
+
+
+def test_what_nobody_claims_is_counted(bundle: Bundle) -> None:
+    """Lists of a thread that never said hello."""
+    server, memfd, ledger = ControlServer(bundle, lambda *_: 0), lists_memfd(), Ledger()
+    write_list(memfd, 0, state=ListState.OPEN, serial=1)
+    write_list(memfd, 1, state=ListState.LAST, serial=2, data=records(3), count=3)
+    client = good(server, memfd)
+    server.finish(ledger)
+    assert ledger["dependence/unlisted"].lost == {"no list": 3}
+    os.close(memfd)
+    client.close()
+
+
+def test_a_thread_of_another_process_is_refused_though_nobody_waits(server: ControlServer) -> None:
+    client = good(server)
+    client.send(hello(Hello.THREAD, tid=1, index=LIST_NONE), [])
+    assert client.dropped() and server.refused.forged == 1
     client.close()
 
 
@@ -145,7 +246,7 @@ def test_assign_may_refuse(bundle: Bundle) -> None:
 # --- wrong clients ---
 
 WRONG = {
-    "garbage": b"x" * 48, "short": b"PTW1", "long": hello() + b"x", "another version": hello(version=2),
+    "garbage": b"x" * 48, "short": b"PTW1", "long": hello() + b"x", "another version": hello(version=VERSION + 1),
     "unknown kind": hello(9), "magic": hello(magic=1), "a thread of nobody": hello(Hello.THREAD),
 }
 
@@ -293,7 +394,7 @@ def test_without_descriptors_left_clients_are_turned_away_and_the_server_goes_on
 import os, resource, socket, sys
 from pathlib import Path
 from support.client import Client, address
-from support.control import new_bundle
+from support.control import new_bundle, serve
 from ptweave.wrapper.control import ControlServer
 server = ControlServer(new_bundle(Path(sys.argv[1])), lambda *_: 0)
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))

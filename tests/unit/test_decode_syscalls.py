@@ -9,17 +9,31 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ptweave.data.errors import BadInput
+from ptweave.data.schemas import RAW_SYSCALLS_1
 from ptweave.data.syscall_table import NUMBERS
 from ptweave.decode import syscalls
 from ptweave.decode.syscalls import decode_syscalls
-from support.sysfiles import ANSWERED, RESTARTED, KernelRow, Life, LoggedCall, Run, decoded, make_bundle
+from support.sysfiles import (
+    ANSWERED,
+    RESTARTED,
+    KernelRow,
+    Life,
+    LoggedCall,
+    Run,
+    decoded,
+    make_bundle,
+    recording_batch,
+    write_files,
+)
 
 OPENAT, READ, GETPPID, EXECVE = NUMBERS["openat"], NUMBERS["read"], NUMBERS["getppid"], NUMBERS["execve"]
+EXIT = NUMBERS["exit"]
 EXIT_GROUP, WRITE, BRK, RENAME, FUTEX = (NUMBERS[name] for name in ("exit_group", "write", "brk", "rename", "futex"))
 US = 1000
 MS = 1_000_000
@@ -42,8 +56,36 @@ def test_a_call_in_both_has_the_logs_result_and_the_kernels_path_and_times(tmp_p
         rows=[KernelRow(OPENAT, 12 * US, 15 * US, (5, 0x1000, 0, 0), result=3, paths=[b"/etc/passwd"])])
     assert decode(tmp_path, run) == [{
         "thread": 0, "index": 0, "pid": 100, "tid": 100, "t_enter": 12 * US, "t_exit": 15 * US, "number": OPENAT,
-        "name": "openat", "args": [5, 0x1000, 0, 0], "paths": ["/etc/passwd"], "result": 3, "errno": None,
-        "ip": 0x401000, "source": "both"}]
+        "name": "openat", "args": [5, 0x1000, 0, 0], "paths": ["/etc/passwd"], "files": [None, None, None],
+        "data": [], "result": 3, "errno": None, "ip": 0x401000, "source": "both"}]
+
+
+def test_files_and_captures_come_with_the_kernels_row(tmp_path: Path) -> None:
+    capture = {"argument": 1, "kind": 4, "part": 0, "when": 1, "size": 4096, "data": b"head"}
+    run = Run(logs={0: [LoggedCall(READ, 10 * US, 20 * US, (3, 0x1000, 4096), result=4096),
+                        LoggedCall(GETPPID, 30 * US, 31 * US, flags=ANSWERED)]},
+              rows=[KernelRow(READ, 12 * US, 15 * US, (3, 0x1000, 4096), result=4096, files=(7, 0, 8),
+                              captures=[capture])])
+    bundle = make_bundle(tmp_path, run)
+    write_files(bundle.events / "files.arrow", {7: b"/tmp/\xff", 9: b"/other"})
+    decode_syscalls(bundle)
+    read, getppid = decoded(bundle)
+    assert read["files"] == ["/tmp/\\xff", None, None]  # of id 8 there is no definition: it was lost
+    assert read["data"] == [capture]
+    assert (getppid["files"], getppid["data"]) == (None, None)
+
+
+def test_a_recording_of_the_first_version_is_read(tmp_path: Path) -> None:
+    row = KernelRow(OPENAT, 12 * US, 15 * US, (5, 0x1000, 0, 0), result=3, paths=[b"/etc/passwd"])
+    bundle = make_bundle(tmp_path, Run(logs={0: [LoggedCall(OPENAT, 10 * US, 20 * US, (5, 0x1000, 0, 0), result=3)]},
+                                       rows=[row]))
+    with pa.OSFile(str(bundle.events / "syscalls.arrow"), "wb") as sink, \
+            pa.ipc.new_stream(sink, RAW_SYSCALLS_1) as writer:
+        writer.write_batch(recording_batch([row]).select(RAW_SYSCALLS_1.names).replace_schema_metadata(
+            RAW_SYSCALLS_1.metadata))
+    decode_syscalls(bundle)
+    (found,) = decoded(bundle)
+    assert (found["paths"], found["files"], found["source"]) == (["/etc/passwd"], [None, None, None], "both")
 
 
 def test_the_engines_own_calls_are_left_out_and_counted(tmp_path: Path) -> None:
@@ -165,6 +207,37 @@ def test_threads_are_joined_each_with_its_own_log(tmp_path: Path) -> None:
               KernelRow(WRITE, 14 * US, 15 * US, (1, 2, 3), result=3, tid=100)],
         lives=[Life(0, tid=100), Life(1, tid=101)])
     assert [(row["thread"], row["t_enter"]) for row in decode(tmp_path, run)] == [(0, 14 * US), (1, 12 * US)]
+
+
+def went_on(leaves: int) -> Run:
+    """Thread 0 begins as task 101, clones task 102 and leaves; as 102 it goes on at once, and makes the same calls."""
+    before = [LoggedCall(GETPPID, 10 * US, 11 * US, (), result=1), LoggedCall(EXIT, leaves * US, 0)]
+    after = [LoggedCall(WRITE, (30 + n) * US, (30 + n) * US + 800, (1, 2, 3), result=3) for n in range(40)]
+    rows = [KernelRow(WRITE, (30 + n) * US + 100, (30 + n) * US + 700, (1, 2, 3), result=3, tid=102) for n in range(40)]
+    rows += [KernelRow(GETPPID, 10 * US + 100, 10 * US + 300, result=1, tid=101)]
+    return Run(logs={0: [*before, *after]}, rows=sorted(rows, key=lambda row: row.exit or row.enter),
+               lives=[Life(0, tid=101), Life(0, tid=102, begin=25 * US)])
+
+
+@pytest.mark.parametrize("leaves", [20, 50, 20_000])
+def test_a_thread_that_goes_on_as_another_task_has_all_its_calls(tmp_path: Path, leaves: int) -> None:
+    """However long the task takes to end that it was before."""
+    rows = decode(tmp_path, went_on(leaves))
+    assert [row["index"] for row in rows] == list(range(42)) and {row["thread"] for row in rows} == {0}
+    assert [row["source"] for row in rows] == ["both", "engine", *["both"] * 40]
+    assert [row["tid"] for row in rows][2:] == [102] * 40 and rows[0]["tid"] == 101
+
+
+@pytest.mark.parametrize(("flags", "lost"), [(RESTARTED, {}), (0, {"no_kernel_row": 1})])
+def test_a_call_that_a_signal_kept_from_the_kernel_and_that_is_made_again_lacks_no_row(
+        tmp_path: Path, flags: int, lost: dict[str, int]) -> None:
+    """The control: a call that was not made again does."""
+    calls = [LoggedCall(WRITE, 10 * US, None, (1, 2, 3), flags=flags),
+             LoggedCall(WRITE, 50 * US, 90 * US, (1, 2, 3), result=3)]
+    bundle = make_bundle(tmp_path, Run(logs={0: calls}, rows=[KernelRow(WRITE, 51 * US, 89 * US, (1, 2, 3), result=3)]))
+    decode_syscalls(bundle)
+    assert [(row["source"], row["result"]) for row in decoded(bundle)] == [("engine", None), ("both", 3)]
+    assert bundle.ledger()["syscalls/joined"].lost == lost
 
 
 @pytest.mark.parametrize("apart", [-3 * MS, -200 * US, 0, 200 * US, 3 * MS])

@@ -27,7 +27,7 @@ def bundle(tmp_path: Path) -> Bundle:
     return Bundle.create(tmp_path / "x.ptw", Manifest(clocks=Clocks(0, 0, 1 << 40, 1 << 40)))
 
 
-ACCESSES = (OP.ACCESS_READ, OP.ACCESS_WRITE, OP.ACCESS_END)
+ACCESSES = (OP.ACCESS_READ, OP.ACCESS_WRITE, OP.ACCESS_END, OP.ACCESS_COMMIT, OP.ALLOCATION)
 
 
 def decode(bundle: Bundle, *lists: List) -> dict[int, list[dict[str, object]]]:
@@ -71,7 +71,9 @@ def test_columns_of_a_record(bundle: Bundle) -> None:
 
 @pytest.mark.parametrize("operation", ACCESSES)
 def test_an_access_begins_no_thunk_and_is_not_missing(bundle: Bundle, operation: Operation) -> None:
-    one = List(0).add(OP.MUTEX_LOCK, 5).add(operation, 6).add(OP.MUTEX_UNLOCK, 7)
+    one = List(0).add(OP.MUTEX_LOCK, 5)
+    one.data += record(operation, enter=6, obj=0x1000, result=1, argument=3, stack=(8 | 3 << 16,))
+    one.add(OP.MUTEX_UNLOCK, 7)
     ledger = bundle.ledger()
     ledger.add("dependence/0", "events", stored=3)
     bundle.save_ledger(ledger)
@@ -443,8 +445,10 @@ def test_no_mutation_of_a_list_makes_the_decoder_misbehave(tmp_path: Path) -> No
     for n, data in enumerate(corpus()):
         names.append(tmp_path / f"{n}.evl")
         names[-1].write_bytes(data)
-    sources = ("decode/src/evl.c", "decode/src/evl_clock.c", "decode/src/evl_file.c", "decode/src/evl_heap.c",
-               "decode/src/evl_operation.c", "decode/src/evl_rows.c")
+    sources = ("decode/src/evl.c", "decode/src/evl_clock.c", "decode/src/evl_commit.c",
+               "decode/src/evl_file.c", "decode/src/evl_heap.c",
+               "decode/src/evl_operation.c", "decode/src/evl_order.c", "decode/src/evl_pages.c",
+               "decode/src/evl_rows.c", "decode/src/evl_wait.c")
     program = build("evl_walk", sources, "asan")
     for n in range(0, len(names) - 2, 60):
         run_case(program, *names[n:n + 60])

@@ -5,9 +5,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+import pytest
+
 from ptweave.data.evl import Operation
 from support.evl import List, record
-from support.evl_accesses import ACCESS_END, ACCESS_READ, ACCESS_WRITE, PAGE, read_accesses
+from support.evl_accesses import ACCESS_COMMIT, ACCESS_END, ACCESS_READ, ACCESS_WRITE, PAGE, read_accesses
 
 A, B = 0x100_0000_0000, 0x100_0000_5000
 
@@ -63,3 +66,34 @@ def test_threads_are_read_one_by_one(tmp_path: Path) -> None:
     listed(tmp_path, 0, (START, 0, 0), (ACCESS_READ, A, 1))
     listed(tmp_path, 1, (START, 0, 0), (LOCK, 1, 0), (ACCESS_WRITE, A, 1))
     assert rows(tmp_path) == {(0, 0, 0, A, False), (1, 1, 1, A, True)}
+
+
+def committed(folder: Path, runs: int, stack: tuple[int, ...], count: int) -> list[int]:
+    """The bytes that a list with one commit, in thunk 1, says were changed."""
+    one = List(0)
+    one.data += (record(START) + record(ACCESS_WRITE, obj=A + 9, argument=1) + record(LOCK, obj=1)
+                 + record(ACCESS_COMMIT, obj=A, result=runs, version=1, argument=count, stack=stack))
+    one.save(folder)
+    found = read_accesses(folder)
+    assert found.bytes is not None
+    (row,) = np.flatnonzero(found.bytes.any(axis=1))
+    assert (found.thunk[row], found.until[row], found.page[row], found.write[row]) == (1, 1, A, True)
+    return [int(one) for one in np.flatnonzero(np.unpackbits(found.bytes[row], bitorder="little"))]
+
+
+def test_a_commit_says_which_bytes_its_thunk_changed(tmp_path: Path) -> None:
+    assert committed(tmp_path, 1, (8 | 3 << 16,), 3) == [8, 9, 10]
+    runs = (0 | 1 << 16) | (100 | 2 << 16) << 32, 4095 | 1 << 16
+    assert committed(tmp_path, 3, runs, 4) == [0, 100, 101, 4095]
+    assert committed(tmp_path, 1, (4096 << 16,), 4096) == list(range(4096))
+
+
+def test_a_commit_of_many_runs_is_a_bitmap(tmp_path: Path) -> None:
+    words = [0] * 64
+    words[1], words[63] = 0b101, 1 << 63
+    assert committed(tmp_path, 0, tuple(words), 3) == [64, 66, 4095]
+
+
+def test_a_commit_whose_bytes_are_not_as_many_as_it_says_is_noticed(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError):
+        committed(tmp_path, 1, (8 | 3 << 16,), 4)

@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 
 from ptweave.data import BadInput, Bundle, Clocks
+from ptweave.data.perf.records import IntelPt
 from ptweave.data.sideband import SidebandKind, read_sideband
-from ptweave.decode.export_lldb import Exported, conversion_of, export_lldb
+from ptweave.decode.export_lldb import conversion_of, export_lldb
+from ptweave.decode.exported import Exported
 from ptweave.decode.flow import decode_flow
 from ptweave.decode.import_lldb import import_lldb
 from support.assembler import Code, assemble
@@ -190,3 +192,13 @@ def test_times_are_as_near_as_perfs_numbers_allow(clocks: Clocks) -> None:
 def test_without_clocks_there_is_no_conversion() -> None:
     assert conversion_of(Clocks()) is None
     assert TEXT  # the layout these bundles share
+
+
+@pytest.mark.parametrize("hertz", [800_000_000, 2_596_134_178, 2_600_000_000, 5_700_000_000])
+def test_a_conversion_turned_round_in_64_bits_as_perf_and_lldb_do_it_leads_back(hertz: int) -> None:
+    found = conversion_of(Clocks(0, 0, hertz, 1_000_000_000))
+    assert found is not None
+    theirs = IntelPt(time_shift=found.shift, time_mult=found.mult, time_zero=found.zero)
+    for tsc in range(133_743_164_751_846, 133_843_164_751_846, 1_234_567_891):
+        time = found.zero + (tsc * found.mult >> found.shift)
+        assert abs(theirs.tsc_of(time) - tsc) <= hertz // 1_000_000_000 + 1

@@ -87,9 +87,9 @@ class Shuffled(Here):
 def test_random_cuts_give_the_same_tables_in_any_order(
         tmp_path: Path, machines: list[Machine], seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     chance = random.Random(seed)
-    sizes = {"range_bytes": chance.choice((1, 50, 300, 1000, 5000)), "part_rows": chance.choice((1, 100, 1 << 20))}
+    sizes = {"size": chance.choice((1, 50, 300, 1000, 5000)), "part_rows": chance.choice((1, 100, 1 << 20))}
     bundle = build(tmp_path / "run.ptw", machines).write()
-    decode_flow(bundle, range_bytes=1 << 40)
+    decode_flow(bundle, size=1 << 40)
     whole = Decoded(bundle)
     sequences = [[ip for part in whole.addresses(number) for ip in part] for number in (0, 1)]
     assert sequences[0] == machines[0].executed
@@ -106,10 +106,10 @@ def test_random_cuts_give_the_same_tables_in_any_order(
 @pytest.mark.parametrize("jobs", [2, 3])
 def test_processes_give_the_same_tables(tmp_path: Path, machines: list[Machine], jobs: int) -> None:
     bundle = build(tmp_path / "run.ptw", machines).write()
-    decode_flow(bundle, range_bytes=1500, part_rows=200)
+    decode_flow(bundle, size=1500, part_rows=200)
     once = contents(bundle)
     seen: list[tuple[int, int]] = []
-    report = decode_flow(bundle, lambda done, total: seen.append((done, total)), jobs=jobs, range_bytes=1500,
+    report = decode_flow(bundle, lambda done, total: seen.append((done, total)), jobs=jobs, size=1500,
                          part_rows=200)
     assert contents(bundle) == once
     assert report.tasks > 4
@@ -121,13 +121,13 @@ def test_processes_give_the_same_tables(tmp_path: Path, machines: list[Machine],
 def test_control_other_cuts_give_other_rows(tmp_path: Path, machines: list[Machine]) -> None:
     """What is held equal above can differ: ids and rows are another matter than instructions."""
     bundle = build(tmp_path / "run.ptw", machines).write()
-    decode_flow(bundle, range_bytes=1 << 40)
+    decode_flow(bundle, size=1 << 40)
     once = contents(bundle)
     trace = bundle.trace / "0.pt"
     data = bytearray(trace.read_bytes())
     at = data.index(0x02, 200)
     trace.write_bytes(data[:machines[0].psbs[2]])
-    decode_flow(bundle, range_bytes=1)
+    decode_flow(bundle, size=1)
     assert at
     assert contents(bundle) != once
 
@@ -138,7 +138,7 @@ def test_tables_in_many_files_are_read_in_order(tmp_path: Path, machines: list[M
     one = Decoded(bundle)
     expected = [one.hash(number) for number in (0, 1)]
     assert len(list((bundle.tables / "flow").iterdir())) == 1
-    decode_flow(bundle, range_bytes=1, part_rows=1)
+    decode_flow(bundle, size=1, part_rows=1)
     many = Decoded(bundle)
     assert len(list((bundle.tables / "flow").iterdir())) > 11  # 10 comes after 9, not after 1
     assert [many.hash(number) for number in (0, 1)] == expected
@@ -157,7 +157,7 @@ def test_time_is_carried_from_range_to_range(tmp_path: Path) -> None:
     written = bundle.write()
     rows = []
     for size in (1, 1 << 40):
-        decode_flow(written, range_bytes=size)
+        decode_flow(written, size=size)
         decoded = Decoded(written)
         rows.append(([(row["tsc"], row["kind"], row["detail"]) for row in decoded.rows("pt_events")], decoded.clock()))
     assert rows[0] == rows[1]
@@ -172,7 +172,7 @@ def test_tracing_that_resumes_in_the_next_range_is_known_to(tmp_path: Path) -> N
     written = TraceBundle(tmp_path / "run.ptw").map(code.data, code.base).thread(packets.data).write()
     details = []
     for size in (1, 1 << 40):
-        decode_flow(written, range_bytes=size)
+        decode_flow(written, size=size)
         details.append([row["detail"] for row in Decoded(written).rows("pt_events") if row["kind"] == "enabled"])
     assert details == [[None, 1, None]] * 2
 
@@ -209,13 +209,13 @@ def stop_after(bundle: Bundle, tasks: int, counted: list[Task], **options: int) 
 
 def test_finished_tasks_are_not_decoded_again(tmp_path: Path, machines: list[Machine], counted: list[Task]) -> None:
     bundle = build(tmp_path / "run.ptw", machines).write()
-    report = decode_flow(bundle, range_bytes=1)
+    report = decode_flow(bundle, size=1)
     once = contents(bundle)
     counted.clear()
-    stop_after(bundle, 5, counted, range_bytes=1)
+    stop_after(bundle, 5, counted, size=1)
     assert contents(bundle) == once, "until a decode is done, the tables are those of the one before"
     finished = len(counted)
-    again = decode_flow(bundle, range_bytes=1)
+    again = decode_flow(bundle, size=1)
     assert again.found == finished
     assert len(counted) == report.tasks
     assert contents(bundle) == once
@@ -227,7 +227,7 @@ def test_what_was_made_from_something_else_is_not_used(
         tmp_path: Path, machines: list[Machine], counted: list[Task], change: str,
         monkeypatch: pytest.MonkeyPatch) -> None:
     bundle = build(tmp_path / "run.ptw", machines).write()
-    stop_after(bundle, 3, counted, range_bytes=1)
+    stop_after(bundle, 3, counted, size=1)
     files = sorted((bundle.decoded / "tasks").glob("*.arrow"))
     assert len(files) == len(counted) >= 3
     size = 1
@@ -263,14 +263,14 @@ def test_what_was_made_from_something_else_is_not_used(
                 file.symlink_to(tmp_path / "elsewhere")
             else:
                 file.write_bytes(data[:len(data) // 2] if change == "damage" else b"")
-    assert decode_flow(bundle, range_bytes=size).found == 0
+    assert decode_flow(bundle, size=size).found == 0
     Decoded(bundle).check()
 
 
 def test_a_damaged_result_is_an_error_or_harmless(tmp_path: Path, machines: list[Machine], counted: list[Task]) -> None:
     """Files a machine from elsewhere may bring: whatever is in them, nothing is read beyond what is there."""
     bundle = build(tmp_path / "run.ptw", machines).write()
-    stop_after(bundle, 3, counted, range_bytes=1)
+    stop_after(bundle, 3, counted, size=1)
     kept = tmp_path / "kept"
     shutil.copytree(bundle.decoded / "tasks", kept)
     chance = random.Random(1)
@@ -283,7 +283,7 @@ def test_a_damaged_result_is_an_error_or_harmless(tmp_path: Path, machines: list
                 data[chance.randrange(len(data))] = chance.randrange(256)
             file.write_bytes(data)
         try:
-            decode_flow(bundle, range_bytes=1)
+            decode_flow(bundle, size=1)
         except (BadInput, pa.ArrowException):
             continue
 
@@ -339,7 +339,8 @@ def write_task(file: Path, paths: list[tuple[list[tuple[int, int]], ...]], piece
         "block_image": pa.array(zeros), "block_offset": pa.array([ip for ip, _ in blocks]), "block_ip": ips,
         "block_last_ip": ips, "block_size": pa.array([4] * len(blocks)),
         "block_instructions": pa.array([count for _, count in blocks]), "block_last": pa.array([1] * len(blocks)),
-        "block_mode": pa.array([3] * len(blocks)), "path_starts": pa.array(starts), "path_blocks": pa.array(numbers),
+        "block_mode": pa.array([3] * len(blocks)), "leg_starts": pa.array(starts), "leg_blocks": pa.array(numbers),
+        "path_starts": pa.array(range(len(starts))), "path_legs": pa.array(range(len(starts) - 1)),
         "path_length": pa.array(lengths), **columns,
         "end": pa.array([seq, max([0, *(tsc for _, tsc in clock)]), total, seq, *(rows[kind] for kind in TASK_KINDS),
                          0, 0])})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Where a run of blocks is cut into paths, and that the same run is one path however often it executes."""
+"""Where a run of blocks is cut, how what repeats is joined to paths, and that the same run is one path."""
 
 from __future__ import annotations
 
@@ -139,3 +139,38 @@ def test_random_branches_make_shorter_paths_instead_of_ever_more(tmp_path: Path)
     decoded = run(tmp_path, code, packets)
     assert decoded.thread()["branches"] > 200_000
     assert max(row["length"] for row in decoded.rows("paths")) <= 24
+
+
+def test_what_repeats_becomes_longer_paths(tmp_path: Path) -> None:
+    """A thousand rounds of a loop with an indirect call: far fewer rows than calls, and the blocks are the same."""
+    code = assemble("loop: call *%rbx\nback: dec %eax\njnz loop\nsyscall\nf: nop\nret", tmp_path)
+    packets = PtWriter().psb_plus().mode_exec().pge(code["loop"])
+    for _ in range(1000):
+        packets.tip(code["f"]).tnt("!!")
+    decoded = run(tmp_path, code, packets)
+    round_of = [(code["loop"], 1, "ind_call"), (code["f"], 2, "return"), (code["back"], 2, "cond_jump")]
+    assert decoded.flow() == round_of * 1000
+    assert len(decoded.rows("flow")) < 250 and len(decoded.rows("paths")) < 20
+    assert max(lengths(decoded)) == 3 * 8
+
+
+def test_what_came_after_something_else_is_not_joined(tmp_path: Path) -> None:
+    """Two functions called in turns at random: no pair of calls leads the others by far, paths stay short."""
+    code = assemble("loop: call *%rbx\nback: jmp loop\nf: nop\nret\ng: ret\nh: nop\nnop\nret\ni: nop\nnop\nnop\nret",
+                    tmp_path)
+    packets, chance = PtWriter().psb_plus().mode_exec().pge(code["loop"]), random.Random(3)
+    called = [chance.choice("fghi") for _ in range(300)]
+    for name in called:
+        packets.tip(code[name]).tnt("!")
+    decoded = run(tmp_path, code, packets)
+    assert [ip for ip, _, last in decoded.flow() if last == "return"] == [code[name] for name in called]
+    assert sum(lengths(decoded)) / len(lengths(decoded)) < 6
+
+
+def test_far_transfers_end_paths_however_often_they_come(tmp_path: Path) -> None:
+    code = assemble("loop: nop\nsyscall\nafter: jmp loop", tmp_path)
+    packets = PtWriter().psb_plus().mode_exec().pge(code["loop"])
+    for _ in range(300):
+        packets.tip(code["after"])
+    paths = run(tmp_path, code, packets).paths()
+    assert all("syscall" not in [last for _, _, last in path[:-1]] for path in paths)

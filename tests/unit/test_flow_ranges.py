@@ -51,7 +51,7 @@ def decode(folder: Path, code: Code, packets: PtWriter | bytes | bytearray, size
     data = packets.data if isinstance(packets, PtWriter) else packets
     folder.mkdir(exist_ok=True)
     bundle = TraceBundle(folder / f"{size}.ptw").map(code.data, code.base).thread(bytes(data))
-    decoded = bundle.decode(range_bytes=size)
+    decoded = bundle.decode(size=size)
     decoded.check()
     return decoded
 

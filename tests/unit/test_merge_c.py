@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The merge's C part under AddressSanitizer and UBSan: random and hostile flows."""
+"""The merge's C part under AddressSanitizer and UBSan: random and hostile flows and graphs."""
 
 from __future__ import annotations
 
@@ -9,23 +9,21 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = [ROOT / "merge" / "src" / name for name in ("program.c", "timeline.c", "tree.c", "frames.c", "walk.c")]
+SOURCES = [ROOT / "merge" / "src" / name
+           for name in ("program.c", "timeline.c", "tree.c", "frames.c", "visits.c", "walk.c", "graph.c",
+                        "graph_flow.c", "graph_bytes.c", "graph_races.c", "sync.c", "side.c", "compare.c")]
 FLAGS = ["-std=c11", "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined",
          "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"]
 
 
-@pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("c") / "merge_walk"
+@pytest.mark.parametrize(("name", "said"), [("merge_walk", "400 flows"), ("merge_graph", "400 graphs"),
+                                           ("merge_compare", "400 comparisons")])
+def test_random_and_hostile_inputs_are_taken_without_a_fault(name: str, said: str, tmp_path: Path) -> None:
+    out = tmp_path / name
     subprocess.run(["gcc", *FLAGS, "-I", ROOT / "merge" / "src", "-o", out,
-                    ROOT / "tests" / "programs" / "merge_walk.c", *SOURCES], check=True)
-    return out
-
-
-def test_random_and_hostile_flows_are_walked_without_a_fault(program: Path) -> None:
-    done = subprocess.run([program, "400"], capture_output=True, text=True, timeout=300, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "400 flows\n"
+                    ROOT / "tests" / "programs" / f"{name}.c", *SOURCES], check=True)
+    done = subprocess.run([out, "400"], capture_output=True, text=True, timeout=300, check=False)
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", f"{said}\n")
 
 
 def test_the_extension_is_built_from_all_sources() -> None:

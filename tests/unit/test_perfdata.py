@@ -12,12 +12,12 @@ import pytest
 
 from ptweave.data.errors import BadInput
 from ptweave.data.manifest import State
+from ptweave.data.perf.packets import tracing_is_off
+from ptweave.data.perf.records import Auxtrace, Comm, IntelPt, Mmap, Switch
 from ptweave.data.sideband import read_sideband
 from ptweave.decode.perfdata.reader import PerfData
-from ptweave.decode.perfdata.records import Auxtrace, Comm, IntelPt, Mmap, Switch
 from ptweave.decode.perfimport import Imported, Options, import_perf
 from ptweave.decode.perfimport.files import open_inside
-from ptweave.decode.perfimport.packets import tracing_is_off
 from ptweave.decode.perfimport.traces import overlap
 from support.elf_writer import ElfWriter
 from support.perf_writer import PerfWriter, When

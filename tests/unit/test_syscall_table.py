@@ -5,17 +5,14 @@ from __future__ import annotations
 
 import errno
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from ptweave.data import syscall_table
+from support.tracefs import kernel_signatures
 
 HEADERS = (Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h"), Path("/usr/include/asm/unistd_64.h"))
-FORMATS = (Path("/sys/kernel/tracing/events/syscalls"), Path("/sys/kernel/debug/tracing/events/syscalls"))
-TRACEFS_NAMES = {"newstat": "stat", "newfstat": "fstat", "newlstat": "lstat", "newuname": "uname", "umount": "umount2",
-                 "sendfile64": "sendfile"}
 
 
 def header_numbers() -> dict[str, int]:
@@ -47,31 +44,13 @@ def test_path_arguments_are_arguments_and_no_more_than_the_recorder_keeps() -> N
         assert all(argument < call.nargs for argument in call.paths), call
 
 
-def kernel_formats() -> str:
-    """The formats of all sys_enter events one behind the other; tracefs is mounted for this alone if it is not."""
-    script = "cd {} && tail -n +1 sys_enter_*/format"
-    for folder in FORMATS:
-        if folder.is_dir():
-            words = ["sh", "-c", script.format(folder)]
-            return subprocess.run(words, capture_output=True, text=True, check=True).stdout
-    mounting = "mount -t tracefs tracefs /mnt && " + script.format("/mnt/events/syscalls")
-    done = subprocess.run(["unshare", "--mount", "sh", "-c", mounting], capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        pytest.skip(f"tracefs is not mounted and cannot be: {done.stderr.strip()}")
-    return done.stdout
-
-
 def test_argument_counts_and_paths_agree_with_the_running_kernel() -> None:
-    seen = 0
-    for text in kernel_formats().split("==> sys_enter_")[1:]:
-        name = text.split("/", 1)[0]
-        call = syscall_table.SYSCALLS[syscall_table.NUMBERS[TRACEFS_NAMES.get(name, name)]]
-        fields = re.findall(r"field:(.*?)\s*(\w+);\toffset:(\d+)", text)
-        arguments = [kind for kind, _, offset in fields if int(offset) >= 16]
+    signatures = kernel_signatures()
+    for name, arguments in signatures.items():
+        call = syscall_table.SYSCALLS[syscall_table.NUMBERS[name]]
         assert call.nargs == len(arguments), name
-        assert all("char *" in arguments[argument] for argument in call.paths), name
-        seen += 1
-    assert seen > 300
+        assert all("char *" in arguments[argument][0] for argument in call.paths), name
+    assert len(signatures) > 300
 
 
 def test_errors_have_the_names_this_system_gives_them() -> None:

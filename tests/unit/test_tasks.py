@@ -42,3 +42,27 @@ def test_live_tasks_of_a_process() -> None:
     tasks.start(20, 20, 1)
     tasks.exit(10, 10, 2)
     assert [task.tid for task in tasks.live(10)] == [11]
+
+
+def test_a_task_that_goes_on_as_another_keeps_its_number() -> None:
+    tasks = TaskRegistry()
+    tasks.start(10, 10, 1)
+    assert tasks.start(10, 11, 2, 10) == 1
+    assert tasks.go_on(12, 12, 11)
+    assert tasks.lookup(12, 12) == tasks.start(12, 12, 3) == 1 and tasks.lookup(10, 11) is None
+    tasks.exit(10, 11, 4)  # the end of what it was is not its end
+    assert tasks.lookup(12, 12) == 1 and tasks.tasks[1].tsc_end == 0
+    assert tasks.tasks[1].parent_tid == 10
+
+
+def test_a_task_whose_end_is_known_can_go_on() -> None:
+    tasks = TaskRegistry()
+    tasks.start(10, 11, 1)
+    tasks.exit(10, 11, 2)
+    assert tasks.go_on(12, 12, 11) and tasks.lookup(12, 12) == 0
+
+
+def test_what_was_never_there_does_not_go_on() -> None:
+    tasks = TaskRegistry()
+    assert not tasks.go_on(12, 12, 11)
+    assert tasks.start(12, 12, 1) == 0

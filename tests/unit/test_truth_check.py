@@ -151,7 +151,7 @@ def test_accesses_are_read_from_a_table() -> None:
     runs = pa.list_(pa.struct([("offset", pa.uint16()), ("length", pa.uint16())]))
     table = pa.table({
         "thread": pa.array([0, 1], pa.int32()), "thunk": pa.array([3, 4], pa.int32()),
-        "until_thunk": pa.array([None, 9], pa.int32()), "page": pa.array([A, C], pa.uint64()),
+        "until_thunk": pa.array([3, 9], pa.int32()), "page": pa.array([A, C], pa.uint64()),
         "write": pa.array([True, False]), "bytes": pa.array([[{"offset": 4090, "length": 6}], None], runs)})
     read = accesses_of(table)
     assert read.until.tolist() == [3, 9] and read.page.tolist() == [A, C] and read.write.tolist() == [True, False]

@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from ptweave.data import evl, handshake, lists
+from ptweave.data import evl, handshake, layout, lists
 from ptweave.data.evl import Operation
-from ptweave.data.lists import LIST_DTYPE, LISTS_HEAD, ListState
+from ptweave.data.lists import LIST_DTYPE, LISTS_HEAD, NOTICE_DTYPE, NOTICE_PLACE, ListState
+from ptweave.data.notices import NoticeKind
+from ptweave.data.sideband import SERVANT
+from ptweave.merge.own_calls import ON_BEHALF, OWN_WORK
 
 ROOT = Path(__file__).resolve().parents[2]
 PRELOAD, DECODE = ROOT / "preload/src", ROOT / "decode/src"
@@ -28,12 +31,18 @@ CONSTANTS = {
     "PTW_LISTS_MAGIC": lists.LISTS_MAGIC, "PTW_LIST_SIZE": lists.LIST_SIZE, "PTW_LIST_COUNT": lists.LIST_COUNT,
     "PTW_LISTS_HEAD": lists.LISTS_HEAD_SIZE, "PTW_LISTS_DATA": lists.LISTS_DATA, "PTW_LISTS_BYTES": lists.LISTS_BYTES,
     "PTW_LIST_NONE": lists.LIST_NONE, "PTW_LIST_BACKLOG": lists.LIST_BACKLOG,
+    "PTW_NOTICES": lists.NOTICES, "PTW_NOTICE_KINDS": len(NoticeKind) + 1,
+    **{f"PTW_NOTICE_{one.name}": number for number, one in enumerate(NoticeKind, 1)},
     "PTW_PATIENCE_NS": lists.PATIENCE_SECONDS * 10**9,
     "EVL_MAGIC": int.from_bytes(evl.EVL_MAGIC, "little"), "EVL_HEADER": evl.EVL_HEADER_SIZE,
     "EVL_RECORD": evl.EVL_RECORD_SIZE, "EVL_MAX_FRAMES": evl.EVL_MAX_FRAMES, "EVL_OPEN": evl.EVL_OPEN,
     "EVL_OPERATIONS": max(Operation) + 1,
     **{f"PTW_{one.name}": one.value for one in Operation}, **{f"EVL_OP_{one.name}": one.value for one in Operation},
     **{f"PTW_LIST_{one.name}": one.value for one in ListState},
+    "PTW_PAGE": layout.PAGE, "PTW_REGION": layout.REGION, "PTW_SLOTS": layout.SLOTS,
+    "PTW_STACK_AREA": layout.STACK_AREA, "PTW_HEAP": layout.HEAP, "PTW_HEAP_SIZE": layout.REGION_END - layout.HEAP,
+    "PTW_FILES": layout.FILES, "PTW_FILES_SIZE": layout.FILES_END - layout.FILES, "PTW_UNIT": layout.UNIT,
+    "EVL_PAGE": layout.PAGE, "EVL_WINDOW_MAX": evl.WINDOW_MAX,
 }
 
 STRUCTS = {
@@ -68,6 +77,8 @@ def from_c(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
         lines.append(f'P("{struct}", sizeof({struct}));')
         lines += [f'P("{struct}.{name}", offsetof({struct}, {name}));' for name in fields.split()]
     lines += [f'P("list.{name}", offsetof(struct ptw_list, {name}));' for name in LIST_DTYPE.names or ()]
+    lines += [f'P("notice.{name}", offsetof(struct ptw_notice, {name}));' for name in NOTICE_DTYPE.names or ()]
+    lines += [f'P("place.{name}", offsetof(struct ptw_notice_place, {name}));' for name in NOTICE_PLACE.names or ()]
     lines += [f'P("head.{name}", offsetof(struct ptw_lists, {name}));' for name in LISTS_HEAD.names or ()]
     source = folder / "formats.c"
     source.write_text("""
@@ -76,8 +87,11 @@ def from_c(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
 #include <stdio.h>
 #include "evl_file.h"
 #include "evl_operation.h"
+#include "evl_pages.h"
 #include "handshake.h"
+#include "layout.h"
 #include "lists.h"
+#include "notice.h"
 #define P(name, value) printf("%s\\t%llu\\n", name, (unsigned long long)(value))
 int main(void) {""" + "\n".join(lines) + "return 0; }")
     subprocess.run(["gcc", "-I", PRELOAD, "-I", DECODE, "-o", folder / "formats", source], check=True)
@@ -97,10 +111,21 @@ def test_structs_have_the_same_fields_at_the_same_offsets(struct: str, from_c: d
 
 
 def test_list_descriptors_have_the_same_fields_at_the_same_offsets(from_c: dict[str, int]) -> None:
-    for prefix, dtype in (("list", LIST_DTYPE), ("head", LISTS_HEAD)):
+    for prefix, dtype in (("list", LIST_DTYPE), ("head", LISTS_HEAD), ("notice", NOTICE_DTYPE),
+                          ("place", NOTICE_PLACE)):
         assert dtype.fields is not None
         assert {name: from_c[f"{prefix}.{name}"] for name in dtype.names or ()} == {
             name: field[1] for name, field in dtype.fields.items()}
+
+
+def test_the_name_of_own_threads_is_the_same() -> None:
+    assert f'#define PTW_SERVANT_NAME "{SERVANT}"' in (PRELOAD / "servant.h").read_text()
+
+
+def test_functions_that_calls_are_told_by_are_there() -> None:
+    defined = "".join(path.read_text() for path in PRELOAD.glob("*.c"))
+    for name in (*OWN_WORK, *ON_BEHALF):
+        assert re.search(rf"^[\w *()]*\b{name}\([^;]*$", defined, re.MULTILINE), name
 
 
 def test_every_operation_of_the_header_is_an_operation_here() -> None:

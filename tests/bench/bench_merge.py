@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: MIT
+"""`make bench-merge`: what merging adds to decoding the same run, the memory it takes, and how long questions take.
+
+Times of steps are processor seconds of the command with its processes, those of questions wall-clock seconds from an
+open run; medians of three, but of what takes long. The recordings are made here, unless PTWEAVE_BENCH names a folder of
+finished bundles (`NAME.ptw`): those are copied, never written to.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.bench.report import ROOT, Figure, write
+
+sys.path.insert(0, str(ROOT / "tests"))
+
+from ptweave.merge import Result, Run
+from support.command import words
+from support.inputs import text_file
+
+RUNS = 3
+LONG = 2.0
+"""Seconds after which a question is asked once; ten times as long, steps are taken once."""
+ADDED = 0.5  # of the decode time, at most
+SECONDS = 1.0  # a question, at most
+MEGABYTES = 1000  # of memory, at most
+
+
+BILLION = """
+with recursive c(x) as (select 1 union all select x + 1 from c where x < 400000) select count(*), sum(x * x % 7) from c;
+create table t(a, b);
+insert into t select x, hex(randomblob(8)) from
+  (with recursive c(x) as (select 1 union all select x + 1 from c where x < 120000) select x from c);
+create index i on t(b);
+select count(*) from t where b like '%AB%';"""
+"""What sqlite3 executes a billion blocks for."""
+
+
+def recordings(folder: Path) -> dict[str, Path]:
+    """Runs by name."""
+    given = os.environ.get("PTWEAVE_BENCH")
+    if given:
+        return {path.stem: path for path in sorted(Path(given).glob("*.ptw"))}
+    text = str(text_file(folder / "text", 8_000_000))
+    programs = {"gzip": ["gzip", "-c", text], "pigz": ["pigz", "-p", "3", "-c", text],
+                "billion": ["sqlite3", ":memory:", BILLION]}
+    for name, argv in programs.items():
+        subprocess.run(words("record", "-q", "-o", folder / f"{name}.ptw", "--", *argv), check=True,
+                       stdout=subprocess.DEVNULL)
+    return {name: folder / f"{name}.ptw" for name in programs}
+
+
+def spent(command: str, bundle: Path) -> tuple[float, float]:
+    """Processor seconds and greatest memory (MB) of a command."""
+    process = subprocess.Popen(words(command, "-q", bundle), stderr=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode not in (0, 1):
+        raise SystemExit(f"ptweave {command} {bundle} failed")
+    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
+
+
+def answered(ask: Callable[[], Result]) -> float:
+    """Median seconds until all rows of an answer are there."""
+    taken = []
+    for _ in range(RUNS):
+        began = time.perf_counter()
+        ask().arrow()
+        taken.append(time.perf_counter() - began)
+        if taken[0] > LONG:
+            break
+    return statistics.median(taken)
+
+
+def steps(name: str, bundle: Path) -> list[Figure]:
+    """Decoding and merging."""
+    rounds = []
+    while len(rounds) < RUNS and not (rounds and rounds[0][0][0] + rounds[0][1][0] > 10 * LONG):
+        rounds.append((spent("decode", bundle), spent("merge", bundle)))
+    decode = statistics.median(one[0][0] for one in rounds)
+    merge = statistics.median(one[1][0] for one in rounds)
+    return [Figure(f"{name}: decode", decode, "s", "", None),
+            Figure(f"{name}: merge", merge, "s", "decode", merge / decode, wanted=ADDED),
+            Figure(f"{name}: memory of merge", max(one[1][1] for one in rounds), "MB", "", None, wanted=MEGABYTES)]
+
+
+def questions(name: str, bundle: Path) -> list[Figure]:
+    """Questions to the merged run."""
+    with Run(bundle) as run:
+        (blocks,), = run.sql("select sum(blocks)::bigint from threads")
+        figures = [Figure(f"{name}: blocks", blocks / 1e6, "M", "", None)]
+        asked: dict[str, Callable[[], Result]] = {"hot": run.hot,
+                                                  "executions": lambda: run.sql("from executions('main')")}
+        if "edges" not in run.missing and "thunks" not in run.missing:
+            ((begin, end, thunks),) = run.sql("select min(t), max(t), count(*) from thunks")
+            figures.append(Figure(f"{name}: thunks", thunks / 1e6, "M", "", None))
+            part = (begin + (end - begin) // 2, begin + (end - begin) * 51 // 100)
+            asked |= {"contention": run.contention, "timeline": run.timeline,
+                      "timeline of a hundredth": lambda: run.timeline(begin=part[0], end=part[1]),
+                      "critical path": run.critical_path, "lineage": lambda: run.lineage(to="fd:1")}
+        return figures + [Figure(f"{name}: {what}", answered(ask), "s", "", None, wanted=SECONDS)
+                          for what, ask in asked.items()]
+
+
+def main() -> None:
+    """Measure, print, and write build/bench/merge.json."""
+    figures: list[Figure] = []
+    with tempfile.TemporaryDirectory() as scratch:
+        for name, path in recordings(Path(scratch)).items():
+            bundle = Path(scratch) / "measured.ptw"
+            shutil.copytree(path, bundle, ignore=shutil.ignore_patterns("tables", "decoded"))
+            for part in [bundle, *bundle.rglob("*")]:
+                part.chmod(0o700 if part.is_dir() else 0o600)
+            figures += steps(name, bundle) + questions(name, bundle)
+            shutil.rmtree(bundle)
+    write("merge", figures)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: MIT
+"""Edges, lineage, races and contention of programs that know their own answer: exactly that, run after run.
+
+Natively recorded the runs are many and short; under the soft engine they go all the way from `wrap`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from ptweave.data import BadInput, Bundle
+from ptweave.decode.thunks import decode_thunks
+from ptweave.merge import Run, merge_run
+from support.command import compile_c, ptweave
+from support.engine import PROGRAMS
+from support.modes import Mode, process_mode, run
+
+THREADS, ITEMS, PAGE, APART = 4, 3, 4096, 16 * 4096
+NATIVE_RUNS = 20 if "PTWEAVE_LONG" in os.environ else 5
+EXACT = process_mode("exact", "shared")
+PRIVATE = process_mode("exact", "private")
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    # everything is bound at the start: the loader writes nowhere later
+    return compile_c(PROGRAMS / "known_graph.c", tmp_path_factory.mktemp("known") / "known_graph", "-g", "-Wl,-z,now")
+
+
+@dataclass
+class Known:
+    """A run, and what it said of itself. Thread k of the program is `threads[k]` of the run."""
+
+    run: Run
+    said: str
+    threads: list[int]
+
+    def page(self, number: int) -> int:
+        return int(re.findall(rf"page {number} (0x[0-9a-f]+)", self.said)[0], 16)
+
+    def between(self, page: int) -> Counter[tuple[int, int]]:
+        """Data edges of a page: from which of the program's threads to which, how many."""
+        names = {thread: number for number, thread in enumerate(self.threads)}
+        rows = self.run.sql("select from_thread, to_thread from edges where kind = 'data' and page = ?", page)
+        return Counter((names.get(a, -1), names.get(b, -1)) for a, b in rows)
+
+
+def threads_of(opened: Run) -> list[int]:
+    """The threads that main created, in that order: the object of a create is that of the start."""
+    rows = opened.sql("""select start.thread from thunks as made join thunks as start using (object)
+                         where made.operation = 'create' and start.operation = 'start' order by made.thunk""")
+    return [thread for thread, in rows]
+
+
+@contextmanager
+def merged(path: Path, said: bytes) -> Iterator[Known]:
+    with Run(path) as opened:
+        yield Known(opened, said.decode(), threads_of(opened))
+
+
+@contextmanager
+def natively(program: Path, folder: Path, mode: Mode, which: str) -> Iterator[Known]:
+    ran = run(mode, folder, [program, which])
+    assert (ran.status, ran.err) == (0, "") and ran.traced
+    bundle = ran.traced.bundle
+    bundle.manifest.view = mode.view
+    decode_thunks(bundle)
+    merge_run(bundle)
+    with merged(bundle.path, ran.out) as known:
+        yield known
+    shutil.rmtree(bundle.path)
+
+
+@contextmanager
+def wrapped(program: Path, folder: Path, *words: str) -> Iterator[Known]:
+    path = folder / "run.ptw"
+    done = ptweave("wrap", "--access", "exact", "-o", path, "--", program, *words, cwd=folder)
+    assert (done.status, done.lines) == (0, [f"ptweave: {path}: nothing lost"])
+    with merged(path, done.out) as known:
+        yield known
+
+
+# --- what must be so ---
+
+
+def check_pipeline(known: Known) -> None:
+    """Stage k reads each item from stage k - 1; a stage writes over its own last item."""
+    for k in range(1, THREADS):
+        expected = {(k - 1, k): ITEMS, (k - 1, k - 1): ITEMS - 1}
+        found = known.between(known.page(k))
+        # what the next stage did with the page before is a read: it writes nothing
+        assert found == Counter(expected), (k, found)
+    assert known.between(known.page(0)) == Counter()
+    assert known.between(known.page(THREADS)) == Counter({(THREADS - 1, THREADS - 1): ITEMS - 1})
+
+
+def check_handoff(known: Known) -> None:
+    base, size = re.findall(r"locks (0x[0-9a-f]+) (\d+)", known.said)[0]
+    rows = known.run.contention(each=True).rows()
+    waits = sorted((known.threads.index(thread), (obj - int(base, 16)) // int(size), known.threads.index(holder))
+                   for obj, operation, thread, *_, holder, _, _, _ in rows if operation == "mutex_lock")
+    assert waits == [(k, k - 1, k - 1) for k in range(1, THREADS)]
+    locks = ", ".join(str(int(base, 16) + k * int(size)) for k in range(THREADS))
+    sync = known.run.sql("select from_thread, to_thread, object from edges "
+                         f"where kind = 'sync' and object in ({locks})")
+    assert sorted((known.threads.index(a), known.threads.index(b), (obj - int(base, 16)) // int(size))
+                  for a, b, obj in sync) == [(k - 1, k, k - 1) for k in range(1, THREADS)]
+
+
+def check_race(known: Known, *, private: bool = False) -> None:
+    """The same word: a race; words beside each other on a page: nothing more is known than the page, or in the private
+    view that they are not the same; under a lock: none."""
+    rows = known.run.races().rows()
+    columns = known.run.races().columns
+    found = {(row[columns.index("page")], row[columns.index("overlap")], row[columns.index("pairs")]) for row in rows}
+    mine = {one for one in found if known.page(0) <= one[0] <= known.page(THREADS) + PAGE}
+    if private:
+        assert mine == {(known.page(0), "bytes", 1)}
+    else:
+        assert mine == {(known.page(0), "address", 1), (known.page(2), "page", 1)}
+
+
+@pytest.mark.parametrize("which", ["pipeline", "handoff", "race"])
+def test_natively_recorded_programs_give_exactly_what_they_know(program: Path, tmp_path: Path, which: str) -> None:
+    for _ in range(NATIVE_RUNS):
+        with natively(program, tmp_path, EXACT, which) as known:
+            {"pipeline": check_pipeline, "handoff": check_handoff, "race": check_race}[which](known)
+
+
+def test_in_the_private_view_a_race_is_known_to_the_byte(program: Path, tmp_path: Path) -> None:
+    for _ in range(NATIVE_RUNS):
+        with natively(program, tmp_path, PRIVATE, "race") as known:
+            check_race(known, private=True)
+
+
+@pytest.mark.parametrize("which", ["pipeline", "handoff", "race"])
+def test_under_the_engine_programs_give_exactly_what_they_know(program: Path, tmp_path: Path, which: str) -> None:
+    with wrapped(program, tmp_path, which) as known:
+        {"pipeline": check_pipeline, "handoff": check_handoff, "race": check_race}[which](known)
+        if which == "race":
+            functions = {row[0] for row in known.run.sql("select function from races where page = ?", known.page(0))}
+            assert functions == {"write_racy"}
+        rows = known.run.critical_path().rows()
+        assert rows and all(a[1] == b[0] for a, b in itertools.pairwise(rows)), "one segment after the other"
+
+
+@pytest.fixture(scope="module")
+def planted(program: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The run of `bytes`, and its folder."""
+    folder = tmp_path_factory.mktemp("bytes")
+    (folder / "in").write_bytes(bytes(range(256)) * (THREADS * APART // 256))
+    with wrapped(program, folder, "bytes", "in"):
+        pass
+    return folder / "run.ptw", folder
+
+
+@pytest.mark.parametrize("memory", [False, True])
+def test_a_wrong_input_byte_reaches_its_output_bytes_and_no_others(planted: tuple[Path, Path], memory: bool) -> None:
+    path, folder = planted
+    assert (folder / "out").read_bytes()[:3] == bytes([0x20, 0x21, 0x22])
+    with Run(path) as opened:
+        threads = threads_of(opened)
+        for k in range(THREADS):
+            reached = opened.lineage(from_=f"file:in@{k * APART + 77}", memory=memory)
+            rows = [dict(zip(reached.columns, row, strict=True)) for row in reached]
+            assert [(row["path"], row["offset"], row["size"]) for row in rows if row["what"] == "output"] == [
+                ("out", k * PAGE, PAGE)]
+            assert {row["thread"] for row in rows if row["what"] == "thunks"} == {0, threads[k]}
+            sources = opened.lineage(to=f"file:out@{k * PAGE}-{(k + 1) * PAGE}", memory=memory)
+            rows = [dict(zip(sources.columns, row, strict=True)) for row in sources]
+            found = [(row["offset"], row["size"]) for row in rows if row["what"] == "input" and row["path"] == "in"]
+            assert found == [(k * APART, PAGE)]
+        assert opened.lineage(from_=f"file:in@{APART - 1}").rows() == []
+
+
+def test_control_two_threads_logs_swapped_are_noticed(program: Path, planted: tuple[Path, Path],
+                                                      tmp_path: Path) -> None:
+    """Everything that is logged of two threads under the other's number."""
+    ran = run(EXACT, tmp_path, [program, "pipeline"])
+    assert ran.traced
+    bundle = ran.traced.bundle
+    decode_thunks(bundle)
+    merge_run(bundle)
+    with merged(bundle.path, ran.out) as known:
+        check_pipeline(known)
+        threads = known.threads
+    swap(bundle, threads[1], threads[2])
+    merge_run(bundle)
+    with Run(bundle.path) as opened, pytest.raises(AssertionError):
+        check_pipeline(Known(opened, ran.out.decode(), threads))
+    copy = Bundle.open(Path(shutil.copytree(planted[0], tmp_path / "bytes.ptw")))
+    with Run(copy.path) as opened:
+        first, second, *_ = threads_of(opened)
+    swap(copy, first, second)
+    assert ptweave("merge", copy.path).status in (0, 1)
+    with pytest.raises(AssertionError):
+        test_a_wrong_input_byte_reaches_its_output_bytes_and_no_others((copy.path, planted[1]), memory=True)
+
+
+def swap(bundle: Bundle, a: int, b: int) -> None:
+    for name in ("pages", "accesses"):
+        table = pq.read_table(bundle.decoded / f"{name}.parquet")
+        numbers = [{a: b, b: a}.get(thread, thread) for thread in table["thread"].to_pylist()]
+        table = table.set_column(table.schema.get_field_index("thread"), "thread", pa.array(numbers, pa.int32()))
+        pq.write_table(table.take(pc.sort_indices(table, [("thread", "ascending"), ("record", "ascending")])),
+                       bundle.decoded / f"{name}.parquet")
+
+
+def test_nodes_that_are_none_or_not_there_are_said(planted: tuple[Path, Path]) -> None:
+    with Run(planted[0]) as opened:
+        for node, why in (("elsewhere", "is no node"), ("thunk:9", "is no thunk"), ("thunk:99.1", "of this run"),
+                          ("file:", "is no node"), ("fd:x", "is no node"), ("address:12", "is no node"),
+                          ("file:nothing", "was not read"), ("address:0x10", "no access"),
+                          ("file:in@1-x", "was not read")):
+            with pytest.raises(BadInput, match=why):
+                opened.lineage(from_=node)

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: MIT
+"""What threads as processes cannot carry is told by the place it happens at; what they carry is not."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ptweave.data.evl import EVL_HEADER
+from ptweave.data.notices import Notice, NoticeKind
+from support.modes import NATIVE, TRACED, Mode, process_mode, run
+
+ROOT = Path(__file__).resolve().parents[2]
+HELD = process_mode("held", "shared")
+
+
+def compile_program(folder: Path, source: Path, *flags: str) -> Path:
+    out = folder / source.stem
+    subprocess.run(["gcc", "-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-o", out, source,
+                    *flags], check=True)
+    return out
+
+
+@pytest.fixture(scope="module")
+def hazards(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compile_program(tmp_path_factory.mktemp("hazards"), ROOT / "tests/programs/hazards.c")
+
+
+def notices_of(mode: Mode, folder: Path, argv: list[str | Path]) -> list[Notice]:
+    """Run to a good end; natively the same comes out."""
+    folder.mkdir(exist_ok=True)
+    native, ran = run(NATIVE, folder, argv, name="native"), run(mode, folder, argv)
+    assert (ran.status, ran.out, ran.err) == (native.status, native.out, native.err)
+    assert ran.traced is not None
+    return ran.traced.server.notices.all
+
+
+@pytest.mark.parametrize(("word", "kind", "function"), [
+    ("clone", NoticeKind.CLONE, "clones_a_thread"), ("ptrace", NoticeKind.TRACER, "asks_to_be_traced"),
+    ("io_uring", NoticeKind.IO_URING, "sets_up_a_ring"), ("userfaultfd", NoticeKind.FAULTS, "takes_faults"),
+    ("futex", NoticeKind.FUTEX, "waits_alone"),
+])
+def test_what_cannot_be_carried_is_told_once_by_symbol(word: str, kind: NoticeKind, function: str, hazards: Path,
+                                                       tmp_path: Path) -> None:
+    notice, = notices_of(HELD, tmp_path, [hazards, word])
+    assert notice.kind is kind and notice.where.startswith(f"{function}+") and "(hazards)" in notice.where
+    assert notice.text and notice.remedy
+
+
+@pytest.mark.parametrize("word", ["shared", "fork"])
+def test_what_is_carried_is_not_told(word: str, hazards: Path, tmp_path: Path) -> None:
+    assert notices_of(HELD, tmp_path, [hazards, word]) == []
+
+
+def test_native_threads_have_nothing_to_be_told(hazards: Path, tmp_path: Path) -> None:
+    assert notices_of(TRACED, tmp_path, [hazards, "clone"]) == []
+
+
+# --- what is known before main() ---
+
+THREADS = """
+#include <pthread.h>
+#include <stdio.h>
+static void *body(void *value) { return value; }
+static int one;
+int make(void) { pthread_t t; void *r; return pthread_create(&t, 0, body, &one) || pthread_join(t, &r) || r != &one; }
+"""
+
+
+GO_NOTE = (r'__asm__(".pushsection .note.go.buildid,\"a\",@note; .long 4,4,4; .asciz \"Go\"; .byte 0; .long 1;'
+           r' .popsection");')
+
+
+def program(folder: Path, name: str, text: str, *flags: str) -> Path:
+    (folder / f"{name}.c").write_text(text)
+    return compile_program(folder, folder / f"{name}.c", *flags)
+
+
+def processes(mode: Mode, folder: Path, argv: list[str | Path]) -> tuple[int, list[Notice]]:
+    """How many processes had threads that logged, and what was told."""
+    ran = run(mode, folder, argv, name=f"{mode}.ptw")
+    assert ran.status == 0 and ran.err == "" and ran.traced is not None
+    headers = [path.read_bytes()[:EVL_HEADER.size] for path in ran.traced.bundle.dependence.glob("*.evl")]
+    return len({EVL_HEADER.unpack(header)[1] for header in headers}), ran.traced.server.notices.all
+
+
+def test_a_program_that_makes_threads_has_processes(tmp_path: Path) -> None:
+    plain = program(tmp_path, "plain", THREADS + "int main(void) { return make(); }")
+    assert processes(HELD, tmp_path, [plain]) == (2, [])
+    assert processes(TRACED, tmp_path, [plain])[0] == 1
+
+
+@pytest.mark.parametrize(("name", "more", "word"), [
+    ("tracer", "#include <sys/ptrace.h>\nlong unused(void) { return ptrace(PTRACE_TRACEME, 0, 0, 0); }", "ptrace"),
+    ("go", GO_NOTE, "Go runtime"),
+])
+def test_a_program_that_cannot_be_carried_keeps_its_threads(name: str, more: str, word: str, tmp_path: Path) -> None:
+    made = program(tmp_path, name, f"{THREADS}\n{more}\nint main(void) {{ return make(); }}")
+    count, told = processes(HELD, tmp_path, [made])
+    assert count == 1 and [one.kind for one in told] == [NoticeKind.FALLBACK] and word in told[0].text
+
+
+def test_a_library_of_a_kind_that_cannot_be_carried_is_known_by_its_name(tmp_path: Path) -> None:
+    (tmp_path / "ring.c").write_text("int ring(void) { return 0; }\n")
+    library = tmp_path / "liburing.so"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, tmp_path / "ring.c"], check=True)
+    made = program(tmp_path, "ringer", THREADS + "int ring(void); int main(void) { return make() + ring(); }",
+                   str(library))
+    count, told = processes(HELD, tmp_path, [made])
+    assert count == 1 and [one.kind for one in told] == [NoticeKind.FALLBACK] and "io_uring" in told[0].text
+
+
+def test_threads_that_a_library_makes_that_came_later_stay_threads(tmp_path: Path) -> None:
+    (tmp_path / "late.c").write_text(THREADS)
+    library = tmp_path / "liblate.so"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-pthread", "-o", library, tmp_path / "late.c"], check=True)
+    made = program(tmp_path, "loader", "#include <dlfcn.h>\nint main(int n, char **v) { void *l = dlopen(v[n - 1], 1);"
+                   " return ((int (*)(void))dlsym(l, \"make\"))(); }")
+    count, told = processes(HELD, tmp_path, [made, library])
+    assert count == 1
+    notice, = told
+    assert notice.kind is NoticeKind.FALLBACK and notice.where.startswith("make+") and "liblate.so" in notice.where
+
+
+def test_a_program_without_threads_is_left_alone(tmp_path: Path) -> None:
+    alone = program(tmp_path, "alone", "#include <stdlib.h>\n#include <stdint.h>\n"
+                    "int main(void) { return (uintptr_t)malloc(100) >> 40 == 1; }")  # the shared heap is at 1 TB
+    assert processes(HELD, tmp_path, [alone]) == (1, [])

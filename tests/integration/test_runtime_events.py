@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: MIT
+"""Probes in programs: collections as the runtimes tell them of themselves, references counted, `--uprobe`."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ptweave.merge import Run
+from support.bpf import needs_bpf
+from support.command import ptweave, words
+from support.programs import ROOT, compile_program
+
+pytestmark = [pytest.mark.root, needs_bpf]
+
+PROGRAMS = ROOT / "tests" / "programs"
+JAVA_HOME = Path("/usr/lib/jvm/java-17-openjdk-amd64")
+PYTHON = "/usr/bin/python3"
+COUNT = 34_000  # six references each: more than 200,000
+
+
+def recorded(folder: Path, *options: object) -> tuple[Run, bytes]:
+    done = ptweave("events", "-q", "-o", folder / "run.ptw", *map(str, options))
+    assert done.status == 0, done.err
+    run = Run(folder / "run.ptw")
+    assert run.ledger.check() == []
+    assert run.ledger.losses == []
+    return run, done.out
+
+
+def compiled(folder: Path, name: str) -> None:
+    subprocess.run([JAVA_HOME / "bin/javac", "-d", folder, PROGRAMS / f"{name}.java"], check=True)
+
+
+def logged(out: bytes) -> list[str]:
+    """The collections and pauses of -Xlog:gc; a cycle is its last line."""
+    lines = [line.partition(") ")[2] for line in out.decode().splitlines() if "][gc" in line and "GC(" in line]
+    return [line for line in lines if line.startswith("Pause") or re.match(r"Concurrent .*Cycle .*ms", line)]
+
+
+@pytest.mark.parametrize(("collector", "every"), [("Serial", 50), ("Parallel", 50), ("G1", 4)])
+def test_collections_of_java_agree_with_its_own_log_one_to_one(collector: str, every: int, tmp_path: Path) -> None:
+    compiled(tmp_path, "Collections")
+    run, out = recorded(
+        tmp_path, "--kinds", "garbage_collect", "--", JAVA_HOME / "bin/java", "-Xmx64m", f"-XX:+Use{collector}GC",
+        "-XX:InitiatingHeapOccupancyPercent=5", "-Xlog:gc", "-cp", tmp_path, "Collections", every)
+    log = logged(out)
+    with run:
+        rows = run.sql("select kind, cause, used_before, used_after, duration from gc order by t + duration").rows()
+    assert len(log) >= 7
+    kinds = ["cycle" if line.startswith("Concurrent") else
+             "pause" if line.startswith(("Pause Remark", "Pause Cleanup")) else "collection" for line in log]
+    assert sorted(row[0] for row in rows) == sorted(kinds)
+    stops = [row for row in rows if row[0] != "cycle"]
+    lines = [line for line in log if line.startswith("Pause")]
+    assert [row[0] for row in stops] == [kind for kind in kinds if kind != "cycle"]
+    for (kind, cause, before, after, duration), line in zip(stops, lines, strict=True):
+        told = re.search(r"(\d+)M->(\d+)M\((\d+)M\) ([\d.]+)ms", line)
+        assert told is not None
+        assert (cause == 0) == ("System.gc()" in line)
+        if kind == "collection":  # the pools have what the heap has, and the code's and classes' memory with some
+            assert before is not None and after is not None
+            assert int(told[1]) - 2 <= before >> 20 <= int(told[1]) + 4
+            assert int(told[2]) - 2 <= after >> 20 <= int(told[2]) + 4
+        assert duration > 0
+
+
+def test_more_than_200_000_references_are_counted_exactly(tmp_path: Path) -> None:
+    compiled(tmp_path, "References")
+    library = tmp_path / "libreferences.so"
+    subprocess.run(["gcc", "-O1", "-shared", "-fPIC", f"-I{JAVA_HOME}/include", f"-I{JAVA_HOME}/include/linux",
+                    "-o", library, PROGRAMS / "references.c"], check=True)
+    command = [JAVA_HOME / "bin/java", "-Xmx64m", "-cp", tmp_path, "References", library]
+    counts = []
+    for count in (0, COUNT):  # what the JVM makes for itself, and that with ours
+        folder = tmp_path / str(count)
+        folder.mkdir()
+        run, _ = recorded(folder, "--kinds", "jni_reference", "--", *command, count)
+        with run:
+            counts.append(dict(run.sql("select operation, count(*) from jni_refs where tid = (select tid from jni_refs "
+                                       "group by tid order by count(*) desc limit 1) group by operation").rows()))
+            added = run.sql("select count(*) from jni_refs where operation like 'add%' and reference = 0").rows()
+    base, ours = counts
+    assert {name: ours.get(name, 0) - base.get(name, 0) for name in ours} == dict.fromkeys(
+        ("add_local", "delete_local", "add_global", "delete_global", "add_weak", "delete_weak"), COUNT)
+    assert added == [(0,)]
+
+
+CALLBACKS = """
+import gc, json, time
+seen = []
+def told(phase, info): seen.append((phase, time.monotonic_ns(), info['generation'], info['collected'] +
+                                    info['uncollectable']))
+class Cycle:
+    def __init__(self): self.self = self
+gc.callbacks.append(told)
+for i in range(40):
+    for _ in range(i): Cycle()
+    gc.collect(i % 3)
+for _ in range(20000): Cycle()
+gc.callbacks.clear()
+print(json.dumps(seen))
+"""
+
+
+def test_collections_of_python_agree_with_its_callbacks(tmp_path: Path) -> None:
+    run, out = recorded(tmp_path, "--kinds", "garbage_collect", "--", PYTHON, "-c", CALLBACKS)
+    seen = json.loads(out)
+    stops = [(generation, freed) for phase, _, generation, freed in seen if phase == "stop"]
+    with run:
+        rows = run.sql("select generation, freed_objects, gcs_completed from gc where runtime = 'cpython' and "
+                       f"t between {seen[0][1]} and {seen[-1][1]} order by t").rows()
+    assert len(stops) > 60
+    assert [row[:2] for row in rows] == stops
+    assert [row[2] for row in rows] == list(range(rows[0][2], rows[0][2] + len(rows)))
+
+
+def test_a_uprobe_tells_arguments_results_and_strings(tmp_path: Path) -> None:
+    program = compile_program(tmp_path, "uprobed")
+    run, _ = recorded(
+        tmp_path, "--kinds", "syscall", "--uprobe",
+        f"{program}:work text=arg0:string small=arg1:s16 large=arg2 first=+0(%rdi):u8 bad=+0(%cx)", "--uprobe",
+        f"{program}:work%return result=ret:s32", "--", program)
+    with run:
+        rows = run.sql("select probe, names, values, text from uprobes order by t").rows()
+        calls = run.sql("select count(*) > 10 from syscalls").rows()
+    assert calls == [(True,)]
+    assert len(rows) == 6
+    for i in range(3):
+        probe, names, values, text = rows[2 * i]
+        assert probe == f"{program}:work" and names == ["text", "small", "large", "first", "bad"]
+        assert bytes(text) == f"word {i}".encode()
+        assert values[1:] == [-i, (1 << 63) - 1 - i, ord("w"), None] and values[0] > 0
+        assert rows[2 * i + 1] == (f"{program}:work%return", ["result"], [-100 - i], None)
+
+
+@pytest.mark.parametrize(("probe", "what"), [
+    ("nothing", "is no probe"), ("/no/such/file:main", "cannot be read"), ("/etc/hostname:main", "is no ELF file"),
+    ("/bin/true:no_such_function", "has no function"), ("/bin/true:0x1000 a=arg9", "says no value"),
+    ("/bin/true:0x1000 a=%xx", "is no register"), ("/bin/true:0x1000 a=ret", "has no result when it begins"),
+    ("/bin/true:0x1000 a=arg0:u7", "says no value"),
+    ("/bin/true:0x1000 " + "a=arg0 " * 9, "more than 8 values"),
+    ("/bin/true:0x1000 a=arg0:string b=arg1:string", "more than one string"),
+])
+def test_a_probe_that_cannot_be_is_one_clear_line(probe: str, what: str, tmp_path: Path) -> None:
+    done = ptweave("events", "--uprobe", probe, "-o", tmp_path / "run.ptw", "--", "/bin/true")
+    assert done.status == 2 and what in done.err and len(done.err.splitlines()) == 1, done.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_java_that_runs_already_is_followed(tmp_path: Path) -> None:
+    compiled(tmp_path, "Collections")
+    java = [str(JAVA_HOME / "bin/java"), "-XX:+UseSerialGC", "-Xmx64m", "-cp", str(tmp_path), "Collections", "50"]
+    script = f"import subprocess, sys\nsys.stdin.readline()\nsubprocess.run({java!r})"
+    target = subprocess.Popen([PYTHON, "-c", script], stdin=subprocess.PIPE)
+    try:
+        assert target.stdin is not None
+        process = subprocess.Popen(words("events", "-q", "--kinds", "garbage_collect", "--pid", str(target.pid), "-o",
+                                         tmp_path / "run.ptw"), stderr=subprocess.PIPE)
+        while not _attached(process.pid) and process.poll() is None:
+            os.sched_yield()
+        target.stdin.write(b"\n")
+        target.stdin.close()
+        assert process.wait(60) == 0
+    finally:
+        target.kill()
+        target.wait()
+    with Run(tmp_path / "run.ptw") as run:
+        assert run.sql("select count(*) from gc where runtime = 'hotspot' and cause = 0").rows() == [(3,)]
+
+
+def _attached(pid: int) -> bool:
+    """Whether the recorder follows: its pidfd of the target is open."""
+    try:
+        return any("Pid:" in (entry.read_text()) for entry in Path(f"/proc/{pid}/fdinfo").iterdir())
+    except OSError:
+        return False

@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: MIT
+"""Questions to made-up runs: what ran most, who waited for whom, what the end had to wait for, what is missing."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import shutil
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from ptweave.cli import main
+from ptweave.data.bundle import Bundle
+from ptweave.data.errors import BadInput
+from ptweave.merge import Run, merge_run
+from ptweave.merge.critical_path import critical_path
+from support.bundle_writer import BundleWriter
+from support.hand_over import write_hand_over
+
+LOCK = 0x5000
+
+
+def written(folder: Path) -> Bundle:
+    """Two threads: thread 1 is made by thread 0, and waits for a lock that thread 0 holds; thread 0 joins it."""
+    writer = BundleWriter(folder / "run.ptw")
+    block = [writer.block(name, "jump", instructions=count) for name, count in (("main", 2), ("work", 5), ("work", 7))]
+    draw = random.Random(3)
+    for thread, end in ((0, 1000), (1, 900)):
+        writer.task(thread, tid=100 + thread, begin=0, end=end, creator=100 * thread)
+        writer.run(thread, [draw.choice(block) for _ in range(200 + thread)])
+        writer.moment(thread, 0, 0)
+
+    write_hand_over(writer, LOCK)
+    bundle = writer.write()
+    merge_run(bundle)
+    return bundle
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Bundle:
+    return written(tmp_path)
+
+
+def test_a_lock_waited_for_is_told_with_its_holder(bundle: Bundle) -> None:
+    with Run(bundle.path) as run:
+        (lock,) = [row for row in run.contention().rows() if row[0] == LOCK]
+        assert lock[:6] == (LOCK, "mutex_lock", 2, 1, 215, 215)
+        (wait,) = run.contention(each=True).rows()
+        names = run.contention(each=True).columns
+        found = dict(zip(names, wait, strict=True))
+        assert (found["thread"], found["thunk"], found["holder_thread"], found["holder_thunk"], found["released"]) == (
+            1, 1, 0, 1, 400)
+
+
+def test_the_critical_path_goes_from_thread_to_thread(bundle: Bundle) -> None:
+    """Thread 0 up to its unlock, thread 1 up to its end, thread 0 again; every moment once."""
+    with Run(bundle.path) as run:
+        rows = [(row[0], row[1], row[3], row[5], row[6]) for row in run.critical_path()]
+    assert rows == [
+        (10, 100, 0, "run", "start"), (100, 105, 0, "operation", "mutex_lock"), (105, 150, 0, "run", "mutex_lock"),
+        (150, 160, 0, "operation", "create"), (160, 400, 0, "run", "create"), (400, 415, 1, "woken", "mutex_lock"),
+        (415, 880, 1, "run", "mutex_lock"), (880, 910, 0, "woken", "join"), (910, 1000, 0, "run", "join")]
+
+
+def test_control_without_the_wait_the_path_stays_in_its_thread(tmp_path: Path) -> None:
+    bundle = written(tmp_path)
+    with Run(bundle.path) as run:
+        assert {row[3] for row in run.critical_path()} == {0, 1}
+        from ptweave.merge import critical_path
+
+        none = run.sql(critical_path.EDGES).arrow().slice(0, 0)
+        alone = critical_path.critical_path(run.sql(critical_path.THUNKS).arrow(), none,
+                                            run.sql(critical_path.ENDS).arrow())
+    assert {row["thread"] for row in alone.to_pylist()} == {0}
+
+
+def test_hot_counts_what_ran_of_all_of_a_thread_and_of_a_part(bundle: Bundle) -> None:
+    with Run(bundle.path) as run:
+        executed = run.sql("select thread, seq, function, instructions "
+                           "from flow_blocks join blocks using (block)").rows()
+
+        def expected(thread: int | None, begin: int = 0, end: int = 1 << 40) -> Counter[str]:
+            count: Counter[str] = Counter()
+            for one, seq, function, instructions in executed:
+                if thread in (None, one) and begin <= seq < end:
+                    count[function] += instructions
+            return count
+
+        def found(thread: int | None = None, begin: int = 0, end: int | None = None,
+                  by: str = "function") -> Counter[str]:
+            part = None if end is None or thread is None else run.part(thread, begin, end)
+            result = run.hot(by, thread=thread, part=part)
+            place, count = result.columns.index("function"), result.columns.index("instructions")
+            total: Counter[str] = Counter()
+            for row in result:
+                total[row[place]] += row[count]
+            return total
+
+        for by in ("function", "line", "block"):
+            assert found(by=by) == expected(None) and found(1, by=by) == expected(1)
+            for begin, end in ((0, 1), (3, 5), (1, 200), (17, 118), (199, 201), (150, 150)):
+                assert found(1, begin, end, by) == expected(1, begin, end), (by, begin, end)
+
+
+def test_the_timeline_is_in_order_and_has_every_operation(bundle: Bundle) -> None:
+    with Run(bundle.path) as run:
+        result = run.timeline()
+        rows = [dict(zip(result.columns, row, strict=True)) for row in result]
+        assert [row["t_begin"] for row in rows] == sorted(row["t_begin"] for row in rows)
+        assert Counter(row["detail"] for row in rows if row["what"] in ("operation", "begin")) == Counter(
+            ["start", "mutex_lock", "create", "mutex_unlock", "join", "start", "mutex_lock", "exit"])
+        assert {row["thread"] for row in map(dict, rows)} == {0, 1}
+        assert all(row[3] == 1 for row in run.timeline(thread=1))
+        assert all(row[1] >= 500 and row[0] <= 900 for row in run.timeline(begin=500, end=900))
+
+
+def plain_path(thunks: list[dict[str, Any]], edges: list[dict[str, Any]], end: int) -> list[tuple[Any, ...]]:
+    """The critical path segment by segment: the definition, without anything that makes it quick."""
+    known = {(row["thread"], row["thunk"]): row for row in thunks}
+    releases: dict[tuple[int, int], tuple[int, int, int]] = {}
+    for edge in edges:
+        to = (edge["to_thread"], edge["to_thunk"])
+        found = (edge["released"], edge["from_thread"], edge["from_thunk"])
+        releases[to] = max(releases.get(to, found), found)
+    thread, thunk = max(known, key=lambda name: (known[name]["t"] + known[name]["wait"], name))
+    at: tuple[int, int, int] | None = (thread, thunk, end)
+    rows = []
+    while at is not None:
+        thread, thunk, until = at
+        row = known[thread, thunk]
+        finished = min(row["t"] + row["wait"], until)
+        begin = min(row["t"], finished)
+        rows.append((finished, until, thread, thunk, "run"))
+        release = releases.get((thread, thunk))
+        if release is not None and (thunk == 0 or release[0] > begin):
+            released = min(release[0], finished)
+            rows.append((released, finished, thread, thunk, "woken"))
+            at = (release[1], release[2], released)
+        else:
+            rows.append((begin, finished, thread, thunk, "operation"))
+            at = (thread, thunk - 1, begin) if thunk else None
+    return [row for row in reversed(rows) if row[1] > row[0]]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_critical_path_is_the_one_found_step_by_step(seed: int) -> None:
+    draw = random.Random(seed)
+    thunks, edges, last = [], [], {}
+    for t in range(0, 600, 10):  # one thread after the other does something; an acquire is of an earlier release
+        thread = draw.randrange(4)
+        wait = draw.choice((0, 0, 3, 9))
+        thunk = last.get(thread, -1) + 1
+        released = [row for row in thunks if row["thread"] != thread and row["t"] < t + wait]
+        if released and draw.random() < 0.5:
+            by = draw.choice(released[-6:])
+            edges.append({"to_thread": thread, "to_thunk": thunk, "from_thread": by["thread"], "from_thunk": max(
+                by["thunk"] - 1, 0), "released": min(by["t"] + draw.randrange(9), t + wait)})
+        thunks.append({"thread": thread, "thunk": thunk, "t": t, "wait": wait, "operation": "mutex_lock",
+                       "object": 1, "function": "f"})
+        last[thread] = thunk
+    thunks.sort(key=lambda row: (row["thread"], row["thunk"]))
+    end = max(row["t"] + row["wait"] for row in thunks)
+    numbers = ("thread", "thunk", "t", "wait", "object")
+    table = pa.table({**{name: pa.array([row[name] for row in thunks], pa.int64()) for name in numbers},
+                      **{name: [row[name] for row in thunks] for name in ("operation", "function")}})
+    arrows = pa.table({name: pa.array([row[name] for row in edges], pa.int64()) for name in (
+        "to_thread", "to_thunk", "from_thread", "from_thunk", "released")})
+    found = critical_path(table, arrows, pa.schema([("thread", pa.int64()), ("t_end", pa.int64())]).empty_table())
+    assert [(row["t_begin"], row["t_end"], row["thread"], row["thunk"], row["what"]) for row in found.to_pylist()] == \
+        plain_path(thunks, edges, end)
+
+
+@pytest.mark.parametrize(("begin", "end"), [(0, 5), (100, 100), (120, 300), (160, 161), (401, 449), (880, 2000),
+                                            (None, 300), (300, None), (5000, None), (None, 3)])
+def test_part_of_a_timeline_is_that_part_of_all_of_it(bundle: Bundle, begin: int | None, end: int | None) -> None:
+    with Run(bundle.path) as run:
+        names = run.timeline().columns
+        rows = [row for row in run.timeline().rows() if (begin is None or row[names.index("t_end")] >= begin)
+                and (end is None or row[names.index("t_begin")] <= end)]
+        assert run.timeline(begin=begin, end=end).rows() == rows
+        assert run.timeline(thread=1, begin=begin, end=end).rows() == [
+            row for row in rows if row[names.index("thread")] == 1]
+
+
+def test_a_thunk_that_is_not_there_or_none_is_said(bundle: Bundle) -> None:
+    with Run(bundle.path) as run:
+        for name in ("7.0", "0.99", "x", "1", "-1.0", "1.", "99999999999.0"):
+            with pytest.raises(BadInput, match="thunk"):
+                run.thunk(name)
+        with pytest.raises(BadInput, match="no known place"):
+            run.thunk("0.1")
+
+
+COMMANDS = {"hot": [], "contention": [], "races": [], "timeline": [], "critical-path": [],
+            "lineage": ["--to", "thunk:0.4"], "calls": ["--thread", "0"]}
+
+
+def ask(capfd: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    status = main(list(words))
+    out, err = capfd.readouterr()
+    return status, out, err
+
+
+def test_every_question_is_a_command_in_every_format(bundle: Bundle, tmp_path: Path,
+                                                     capfd: pytest.CaptureFixture[str]) -> None:
+    put_races(bundle)
+    merge_run(bundle, calls=True)
+    put_races(bundle)
+    for command, words in COMMANDS.items():
+        status, text, err = ask(capfd, command, str(bundle.path), *words)
+        assert (status, err) == (0, "") and len(text.splitlines()) >= 2, command
+        names = text.splitlines()[0].split()
+        status, lines, err = ask(capfd, command, str(bundle.path), *words, "--format", "json")
+        rows = [json.loads(line) for line in lines.splitlines()]
+        assert (status, err) == (0, "") and all(list(row) == names for row in rows), command
+        status, _, err = ask(capfd, command, str(bundle.path), *words, "--format", "parquet", "-o",
+                             str(tmp_path / command))
+        assert (status, err) == (0, "") and (tmp_path / command).read_bytes()[:4] == b"PAR1"
+
+
+def put_races(bundle: Bundle) -> None:
+    from ptweave.data.schemas import RACES, write_table
+
+    write_table(bundle.tables, RACES, RACES.schema.empty_table())
+
+
+@pytest.mark.parametrize(("table", "command"), [("edges", "contention"), ("thunks", "timeline"), ("profile", "hot"),
+                                                ("edges", "lineage"), ("thunks", "critical-path")])
+def test_a_table_that_is_missing_or_corrupt_is_said_and_others_are_answered(
+        bundle: Bundle, capfd: pytest.CaptureFixture[str], table: str, command: str) -> None:
+    (bundle.tables / table / "0.parquet").write_bytes(b"PAR1 no")
+    status, out, err = ask(capfd, command, str(bundle.path), *COMMANDS[command])
+    assert (status, out) == (2, "") and "is corrupt" in err and len(err.splitlines()) == 1
+    shutil.rmtree(bundle.tables / table)
+    status, out, err = ask(capfd, command, str(bundle.path), *COMMANDS[command])
+    assert (status, out) == (2, "") and "was not made" in err and len(err.splitlines()) == 1
+    assert ask(capfd, "query", str(bundle.path), "select count(*) from flow")[0] == 0
+
+
+def test_options_that_cannot_be_together_are_refused(bundle: Bundle, capfd: pytest.CaptureFixture[str]) -> None:
+    for words in (["hot", "--thunk", "0.1", "--thread", "0"], ["hot", "--from", "3"], ["calls"],
+                  ["lineage", "--to", "nowhere"]):
+        status, out, err = ask(capfd, words[0], str(bundle.path), *words[1:])
+        assert (status, out) == (2, "") and err.startswith("ptweave: ") and len(err.splitlines()) == 1
+
+
+def test_a_bundle_without_thunks_still_answers_what_it_can(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    writer = BundleWriter(tmp_path / "run.ptw")
+    writer.task(0)
+    writer.run(0, [writer.block("main", "jump")] * 5)
+    writer.syscall(0, None, enter=5, leave=7, number=0, result=4)
+    bundle = writer.write()
+    merge_run(bundle)
+    status, out, err = ask(capfd, "hot", str(bundle.path))
+    assert (status, err) == (0, "") and "main" in out
+    status, out, err = ask(capfd, "contention", str(bundle.path))
+    assert (status, out) == (2, "") and "thunks" in err
+
+
+def test_answers_do_not_go_to_a_terminal_as_parquet(bundle: Bundle, monkeypatch: pytest.MonkeyPatch,
+                                                    capfd: pytest.CaptureFixture[str]) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    assert main(["hot", str(bundle.path), "--format", "parquet"]) == 2
+    monkeypatch.undo()
+    assert "not for a terminal" in capfd.readouterr().err

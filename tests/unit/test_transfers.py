@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: MIT
+"""Transfers: which file, which offset, which thunk; and descriptors through all that makes and copies them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ptweave.data import layout
+from ptweave.data.bundle import Bundle
+from ptweave.data.schemas import EDGES, TRANSFERS
+from ptweave.data.syscall_table import NUMBERS
+from ptweave.merge import merge_run
+from support.bundle_writer import BundleWriter, rows_of
+
+AT_FDCWD = 0xFFFFFF9C
+BUFFER = 0x7000
+
+
+class Calls:
+    """System calls of a program, one after the other."""
+
+    def __init__(self, writer: BundleWriter) -> None:
+        self.writer = writer
+        self.t = 1000
+
+    def __call__(self, name: str, *args: int, result: int = 0, path: str | None = None, thread: int = 0) -> None:
+        self.t += 10
+        self.writer.syscall(thread, None, enter=self.t, leave=self.t + 5, number=NUMBERS[name], result=result)
+        assert self.writer.syscalls
+        self.writer.syscalls[-1].update(name=name, args=list(args), paths=[] if path is None else [path])
+
+
+def merged(writer: BundleWriter) -> Bundle:
+    bundle = writer.write()
+    merge_run(bundle)
+    return bundle
+
+
+def moved(bundle: Bundle) -> list[tuple[object, ...]]:
+    names = ("kind", "input", "descriptor", "path", "offset", "size", "address")
+    return [tuple(row[name] for name in names) for row in rows_of(bundle, TRANSFERS)]
+
+
+def started(folder: Path) -> tuple[BundleWriter, Calls]:
+    writer = BundleWriter(folder / "run.ptw")
+    writer.task(0)
+    return writer, Calls(writer)
+
+
+def test_offsets_follow_reads_seeks_and_copies_of_descriptors(tmp_path: Path) -> None:
+    writer, call = started(tmp_path)
+    call("openat", AT_FDCWD, 1, 0, 0, result=3, path="in")
+    call("read", 3, BUFFER, 100, result=40)
+    call("dup2", 3, 9, result=9)
+    call("read", 9, BUFFER, 100, result=10)  # shares the position
+    call("lseek", 3, 500, 0, result=500)
+    call("read", 9, BUFFER, 8, result=8)
+    call("pread64", 3, BUFFER, 4, 7000, result=4)  # moves nothing
+    call("read", 3, BUFFER, 8, result=0)  # the end: nothing came
+    call("read", 3, BUFFER, 1, result=1)
+    call("close", 3)
+    call("read", 9, BUFFER, 1, result=1)
+    call("openat", AT_FDCWD, 1, 0, 0, result=3, path="other")
+    call("readv", 3, BUFFER, 1, result=2)
+    assert moved(merged(writer)) == [
+        ("read", True, 3, "in", 0, 40, BUFFER), ("read", True, 9, "in", 40, 10, BUFFER),
+        ("read", True, 9, "in", 500, 8, BUFFER), ("read", True, 3, "in", 7000, 4, BUFFER),
+        ("read", True, 3, "in", 508, 1, BUFFER), ("read", True, 9, "in", 509, 1, BUFFER),
+        ("read", True, 3, "other", 0, 2, None)]
+
+
+def test_outputs_streams_and_what_is_not_known(tmp_path: Path) -> None:
+    writer, call = started(tmp_path)
+    call("write", 1, BUFFER, 5, result=5)
+    call("read", 0, BUFFER, 5, result=3)
+    call("write", 1, BUFFER, 5, result=4)
+    call("openat", AT_FDCWD, 1, 0o2001, 0, result=4, path="log")  # O_APPEND: nobody knows where
+    call("write", 4, BUFFER, 5, result=5)
+    call("socket", 2, 1, 0, result=5)
+    call("sendto", 5, BUFFER, 6, 0, 0, 0, result=6)
+    call("recvfrom", 5, BUFFER, 6, 0, 0, 0, result=2)
+    call("sendfile", 1, 4, 0, 7, result=7)
+    call("write", 8, BUFFER, 1, result=1)  # a pipe's, perhaps
+    call("write", 1, BUFFER, 1, result=-32)  # failed
+    assert moved(merged(writer)) == [
+        ("write", False, 1, "stdout", 0, 5, BUFFER), ("read", True, 0, "stdin", 0, 3, BUFFER),
+        ("write", False, 1, "stdout", 5, 4, BUFFER), ("write", False, 4, "log", None, 5, BUFFER),
+        ("send", False, 5, "socket", 0, 6, BUFFER), ("receive", True, 5, "socket", 0, 2, BUFFER),
+        ("read", True, 4, "log", None, 7, None), ("write", False, 1, "stdout", 9, 7, None),
+        ("write", False, 8, None, 0, 1, BUFFER)]
+
+
+def test_exec_closes_what_it_should_and_a_child_has_copies(tmp_path: Path) -> None:
+    writer, call = started(tmp_path)
+    writer.sideband.append({"kind": "process", "tsc": 5, "pid": 101, "space": 1, "tid": 101, "value": 100,
+                            "path": None, "detail": "fork"})
+    writer.task(1, pid=101, space=1, begin=5)
+    call("openat", AT_FDCWD, 1, 0o2000000, 0, result=3, path="closing")
+    call("openat", AT_FDCWD, 1, 0, 0, result=4, path="staying")
+    call("read", 4, BUFFER, 1, result=1, thread=1)
+    call("close", 4, thread=1)
+    call("execve", 1, 1, 1, path="/bin/true")
+    call("read", 3, BUFFER, 1, result=1)
+    call("read", 4, BUFFER, 1, result=1)
+    assert moved(merged(writer)) == [
+        ("read", True, 4, "staying", 0, 1, BUFFER), ("read", True, 3, None, 0, 1, BUFFER),
+        ("read", True, 4, "staying", 1, 1, BUFFER)]  # parent and child share the position
+
+
+def test_transfers_lead_into_and_out_of_the_thunk_they_were_made_in(tmp_path: Path) -> None:
+    writer, call = started(tmp_path)
+    for t in (0, 1015, 1500):
+        writer.thunk(0, t=t, operation="mutex_lock")
+    call("read", 0, BUFFER, 1, result=1)
+    call("write", 1, BUFFER, 1, result=1)
+    bundle = merged(writer)
+    assert [row["thunk"] for row in rows_of(bundle, TRANSFERS)] == [0, 1]
+    edges = [row for row in rows_of(bundle, EDGES) if row["kind"] in ("input", "output")]
+    assert [(row["kind"], row["from_thread"], row["from_thunk"], row["to_thread"], row["to_thunk"], row["transfer"])
+            for row in edges] == [("input", None, None, 0, 0, 0), ("output", 0, 1, None, None, 1)]
+
+
+def test_pages_of_mapped_files_come_in_where_they_are_accessed(tmp_path: Path) -> None:
+    writer, call = started(tmp_path)
+    for t in (0, 2000, 3000):
+        writer.thunk(0, t=t)
+    at = layout.FILES
+    call("openat", AT_FDCWD, 1, 2, 0, result=3, path="first")
+    call("mmap", 0, 8192, 1, 2, 3, 4096, result=at)
+    writer.access(0, 1, at, write=False, t=2001)
+    writer.access(0, 1, at + 4096, write=True, t=2002)
+    call.t = 2500
+    call("openat", AT_FDCWD, 1, 2, 0, result=4, path="second")
+    call("mmap", 0, 4096, 3, 1, 4, 0, result=at)  # in its place, shared and writable
+    writer.access(0, 2, at, write=True, t=3001)
+    bundle = merged(writer)
+    assert moved(bundle) == [("map", True, 3, "first", 4096, 8192, at), ("map", True, 4, "second", 0, 4096, at),
+                             ("map", False, 4, "second", 0, 4096, at)]
+    edges = [row for row in rows_of(bundle, EDGES) if row["kind"] in ("input", "output")]
+    assert sorted((row["kind"], row["transfer"], row["to_thunk"], row["from_thunk"], row["page"]) for row in edges) == [
+        ("input", 0, 1, None, at), ("input", 0, 1, None, at + 4096), ("input", 1, 2, None, at),
+        ("output", 2, None, 2, at)]
+
+
+def test_calls_with_too_few_arguments_move_nothing(tmp_path: Path) -> None:
+    writer, call = started(tmp_path)
+    for name in ("read", "pwrite64", "mmap", "fcntl", "close_range", "sendfile", "dup2", "lseek", "openat", "close"):
+        call(name, result=3)
+        call(name, (1 << 64) - 1, result=3)
+    assert all(row[2] is not None for row in moved(merged(writer)))

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: MIT
+"""The supervisor's consumer of event vectors: what a target gives it, honest or not, and what becomes of it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import resource
+import signal
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from ptweave.data import BadInput, Ledger
+from ptweave.decode.vector import EventFile
+from ptweave.wrapper.vector import VectorRecorder
+
+HEAD, KINDS, KEYS_END = 4096, 256 * 1088, 4096 * 64
+LIST, LISTS = 131072, 4
+SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
+NAMES_END = HEAD + KINDS + KEYS_END
+DATA = (NAMES_END + LISTS * 128 + 4095) // 4096 * 4096
+MAGIC = int.from_bytes(b"PTWVEC1\0", "little")
+
+
+def memory(*, magic: int = MAGIC, version: int = 1, size: int = DATA + LISTS * LIST, list_size: int = LIST,
+           seals: int = SEALS) -> int:
+    """A vector with one kind `few` (number u64), made from the words of docs/event-vector.md."""
+    fd = os.memfd_create("vector", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.ftruncate(fd, size)
+    os.pwrite(fd, struct.pack("<QIIIIII", magic, version, list_size, LISTS, 1, 1, 7), 0)
+    kind = struct.pack("<II56s", 2, 1, b"few") + struct.pack("<B31s", 2, b"number")
+    os.pwrite(fd, kind, HEAD)
+    if seals:
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
+    return fd
+
+
+def event(number: int) -> bytes:
+    return struct.pack("<IHHQIIQ", 32, 0, 0, 1000 + number, 1, 0, number)
+
+
+def fill(fd: int, index: int, numbers: list[int], *, state: int = 2, committed: int | None = None,
+         count: int | None = None, begun: int | None = None) -> None:
+    """Write a list and its descriptor, and raise `high`."""
+    data = b"".join(event(number) for number in numbers)
+    os.pwrite(fd, data, DATA + index * LIST)
+    owner = state | 77 << 8 | 66 << 32
+    word = (len(data) if committed is None else committed) | (len(numbers) if count is None else count) << 32
+    os.pwrite(fd, struct.pack("<QQQQIIQ", owner, word, len(numbers) if begun is None else begun, 0, 1, 0, 0),
+              NAMES_END + index * 128)
+    os.pwrite(fd, struct.pack("<I", LISTS), 64)
+
+
+def numbers(path: Path) -> list[int]:
+    with EventFile(path) as file:
+        return [number for table in file.tables().values() for number in table["number"].to_pylist()]
+
+
+def test_what_is_committed_is_taken_and_counted(tmp_path: Path) -> None:
+    fd, path, ledger = memory(), tmp_path / "vector-0.ptv", Ledger()
+    recorder = VectorRecorder(fd, path)
+    fill(fd, 0, [1, 2, 3])
+    fill(fd, 1, [4, 5], state=1, begun=3)  # still written to, with an event under way
+    recorder.poll()
+    assert sorted(numbers(path)) == [1, 2, 3, 4, 5]
+    assert os.pread(fd, 8, NAMES_END) == bytes(8), "a list that was handed over is given back"
+    recorder.finish()
+    recorder.account(ledger)
+    assert (ledger["events"].produced, ledger["events"].stored) == (6, 5)
+    assert ledger["events"].lost == {"unfinished": 1}
+
+
+def test_there_is_no_file_before_there_are_events(tmp_path: Path) -> None:
+    path, ledger = tmp_path / "vector-0.ptv", Ledger()
+    recorder = VectorRecorder(memory(), path)
+    recorder.poll()
+    recorder.finish()
+    recorder.account(ledger)
+    assert not path.exists() and "events" not in ledger
+
+
+def test_producers_hear_of_it(tmp_path: Path) -> None:
+    fd = memory()
+    recorder = VectorRecorder(fd, tmp_path / "vector-0.ptv")
+    before = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+    for used in (False, True):
+        if used:
+            fill(fd, 0, [1])
+            recorder.poll()
+        recorder.poll()
+        heard, = struct.unpack("<Q", os.pread(fd, 8, 32))
+        assert before <= heard <= time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+        before = heard
+    recorder.close()
+
+
+@pytest.mark.parametrize("seals", [0, fcntl.F_SEAL_GROW])
+def test_memory_that_could_shrink_is_refused(tmp_path: Path, seals: int) -> None:
+    with pytest.raises(BadInput, match="is not an event vector"):
+        VectorRecorder(memory(seals=seals), tmp_path / "vector-0.ptv")
+
+
+@pytest.mark.parametrize("wrong", ["magic", "version", "list_size", "size"])
+def test_memory_that_is_no_vector_is_refused(tmp_path: Path, wrong: str) -> None:
+    fd = memory(**{wrong: {"magic": 5, "version": 9, "list_size": 4096, "size": DATA}[wrong]})
+    os.pwrite(fd, struct.pack("<I", 1), 64)
+    recorder = VectorRecorder(fd, tmp_path / "vector-0.ptv")
+    with pytest.raises(BadInput, match="is not an event vector"):
+        recorder.poll()
+    recorder.poll()  # and nothing more comes of it
+
+
+def test_a_pipe_is_refused(tmp_path: Path) -> None:
+    read, write = os.pipe()
+    with pytest.raises(BadInput):
+        VectorRecorder(read, tmp_path / "vector-0.ptv")
+    os.close(write)
+
+
+@pytest.mark.parametrize(("committed", "count"), [(LIST + 8, 1), (33, 1), (32, 99), (0xFFFFFFF8, 1)])
+def test_descriptors_that_lie_cost_their_list_only(tmp_path: Path, committed: int, count: int) -> None:
+    fd, path = memory(), tmp_path / "vector-0.ptv"
+    recorder = VectorRecorder(fd, path)
+    fill(fd, 0, [1], committed=committed, count=count)
+    fill(fd, 1, [2, 3])
+    recorder.poll()
+    recorder.finish()
+    assert numbers(path) == [2, 3]
+    with EventFile(path) as file:
+        assert file.account().stored == 2
+
+
+@contextmanager
+def no_room(size: int) -> Iterator[None]:
+    """No file may be larger."""
+    before, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+
+
+def test_a_full_disk_ends_the_file_and_is_counted(tmp_path: Path) -> None:
+    fd, path, ledger = memory(), tmp_path / "vector-0.ptv", Ledger()
+    recorder = VectorRecorder(fd, path)
+    fill(fd, 0, list(range(10)))
+    recorder.poll()
+    fill(fd, 1, list(range(10, 500)))
+    with no_room(path.stat().st_size + 100), pytest.raises(OSError, match="File too large"):
+        recorder.poll()
+    fill(fd, 2, [500])
+    recorder.poll()  # said once
+    recorder.finish()
+    recorder.account(ledger)
+    assert numbers(path) == list(range(10))
+    assert ledger["events"].stored == 10 and ledger["events"].lost == {"not written": 491}
