@@ -5,12 +5,16 @@ VENV := .venv
 PY := $(VENV)/bin/python
 ROOMS := data preload wrapper cli decode merge
 
-.PHONY: help setup build demo test fuzz agree lint bench bench-decode bench-threads threads-right clean
+.PHONY: help setup setup-test build demo test properties lab fuzz agree lint clean threads-right
+.PHONY: bench bench-compare bench-decode bench-events bench-merge bench-probes bench-record bench-threads bench-vector
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
 setup: ## install what is missing (Debian packages, .venv) and build; quick the second time
 	@.ci/setup
+
+setup-test: ## the same, and what only tests and benchmarks need
+	@.ci/setup test
 
 build: setup ## rebuild the C parts whose sources changed
 	@$(PY) hatch_build.py
@@ -18,30 +22,56 @@ build: setup ## rebuild the C parts whose sources changed
 demo: setup ## record a real program, decode, merge, and show the answers
 	@$(PY) -m docs.demo
 
-test: setup ## every test
-	@$(PY) -m pytest -q
+# Property tests draw the same examples in every run here, so that a run says something about the change it tests;
+# `make properties` and a pytest run by hand draw new ones.
+test: setup-test ## every test
+	@$(PY) -m pytest -q --hypothesis-profile=ci
 
-fuzz: setup ## 10,000 damaged traces through the decoders, with sanitizers
+properties: setup-test ## the property tests alone, with 3,000 new examples each
+	@$(PY) -m pytest -q --hypothesis-profile=search -m property tests/unit
+
+lab: setup-test ## the hardware recorder in a virtual machine whose kernel has an intel_pt PMU made of software
+	@$(PY) -m pytest -q tests/lab
+
+fuzz: setup-test ## 10,000 damaged traces through the decoders, with sanitizers
 	@$(PY) -m tests.fuzz.run
 
-lint: setup ## ruff and mypy --strict (C is compiled with -Wall -Wextra -Werror)
+lint: setup-test ## ruff and mypy --strict (C is compiled with -Wall -Wextra -Werror)
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/mypy $(ROOMS:%=-p ptweave.%)
 
-bench: setup ## time a recording beside the native run; ratios into build/bench/
+bench: setup-test ## time a recording beside the native run; ratios into build/bench/
 	@$(PY) -m tests.bench.bench_engine
 
-bench-decode: setup ## both decoders beside a bare loop over libipt's blocks; ratios into build/bench/
+bench-decode: setup-test ## both decoders beside a bare loop over libipt's blocks; ratios into build/bench/
 	@$(PY) -m tests.bench.bench_decode
 
-agree: setup ## both decoders over ten thousand runs of random programs
+bench-record: setup-test ## seconds of processor time that draining 1 GB of Intel PT from its rings takes
+	@$(PY) -m tests.bench.bench_record
+
+bench-merge: setup-test ## what merging adds to decoding, its memory, and how long questions take
+	@$(PY) -m tests.bench.bench_merge
+
+bench-compare: setup-test ## seconds that `diff` takes to find a bug of one line in runs of SQLite, and its memory
+	@$(PY) -m tests.bench.bench_compare
+
+bench-events: setup-test ## recording of system calls beside the native run, strace, perf and bpftrace
+	@$(PY) -m tests.bench.bench_events
+
+agree: setup-test ## both decoders over ten thousand runs of random programs
 	@PTWEAVE_AGREE=1000 $(PY) -m pytest -q tests/integration/test_decoders_agree.py -k random_programs
 
-bench-threads: setup ## time libtthread's modes beside the native run: workloads, real programs, single operations
+bench-threads: setup-test ## time libtthread's modes beside the native run: workloads, real programs, single operations
 	@PYTHONPATH=tests $(PY) -m tests.bench.bench_threads
 
-threads-right: setup ## twelve workloads and six programs, 20 runs each at 2, 4 and 8 threads, in every mode (long)
-	@PTWEAVE_LONG=1 $(PY) -m pytest -q tests/integration/test_threads_right.py
+bench-probes: setup-test ## nanoseconds that a hit of a probe costs, beside a uprobe
+	@PYTHONPATH=tests $(PY) -m tests.bench.bench_probes
+
+bench-vector: setup-test ## nanoseconds per event of the event vector, beside LTTng-UST
+	@$(PY) -m tests.bench.bench_vector
+
+threads-right: setup-test ## twelve workloads and six programs, 20 runs each at 2, 4 and 8 threads (half an hour; parts: K="engine and pigz")
+	@PTWEAVE_LONG=1 $(PY) -m pytest -q tests/integration/test_threads_right.py $(if $(K),-k "$(K)")
 
 clean: ## remove what was built
 	@rm -rf build dist wrapper/ptweave/wrapper/_engine wrapper/ptweave/wrapper/_bpf

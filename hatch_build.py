@@ -15,6 +15,8 @@ from typing import Any
 PARTS = (
     "preload/build_tthread.py",
     "wrapper/build_host.py",
+    "wrapper/build_perf.py",
+    "wrapper/build_vector.py",
     "wrapper/build_engine.py",
     "wrapper/build_events.py",
     "decode/build_demangle.py",
@@ -22,6 +24,7 @@ PARTS = (
     "decode/build_dump.py",
     "decode/build_ipt.py",
     "decode/build_syscalls.py",
+    "decode/build_vector.py",
     "merge/build_merge.py",
 )
 
