@@ -104,8 +104,14 @@ def test_threads_and_calls_are_counted_exactly(means: str, tmp_path: Path) -> No
 
 
 EXEC_IN_THREAD = """
-import os, threading
-threading.Thread(target=lambda: os.execv('/bin/true', ['true'])).start()
+import os, threading, time
+def execute():
+    waits = False
+    while not waits:  # the first thread, in futex
+        time.sleep(0.05)
+        waits = open(f'/proc/self/task/{os.getpid()}/syscall').read().startswith('202 ')
+    os.execv('/bin/true', ['true'])
+threading.Thread(target=execute).start()
 threading.Event().wait()
 """
 

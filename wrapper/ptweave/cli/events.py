@@ -138,9 +138,16 @@ def _load() -> None:
     try:
         bpf_checks.load_extension()
         kernel_events.programs()
-        from ptweave.wrapper.perf_calls import tracepoint
+    except MachineLacks:
+        return  # said where they are used
 
-        tracepoint("raw_syscalls/sys_enter"), tracepoint("raw_syscalls/sys_exit")
+
+def _look_up_tracepoints() -> None:
+    """While we may: tracefs may have to be mounted for it."""
+    from ptweave.wrapper.tracefs import tracepoint_number
+
+    try:
+        tracepoint_number("raw_syscalls/sys_enter"), tracepoint_number("raw_syscalls/sys_exit")
     except MachineLacks:
         return  # said where they are used
 
@@ -173,6 +180,7 @@ def _record(args: argparse.Namespace, relay: SignalRelay) -> tuple[int, int | No
     elif words:
         known = {} if identity is None else identity.environment
         child = Spawn(words, {**os.environ, **known}, relay.held, traceable=True)
+    _look_up_tracepoints()
     try:
         privileges.reduce(identity, _also(args, options))
         _load()

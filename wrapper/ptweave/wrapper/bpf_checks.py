@@ -12,10 +12,10 @@ from pathlib import Path
 from types import ModuleType
 
 from ptweave.data.errors import MachineLacks
+from ptweave.wrapper import tracefs
 
 _BTF = Path("/sys/kernel/btf/vmlinux")
 _LOCKDOWN = Path("/sys/kernel/security/lockdown")
-_TRACEFS = (Path("/sys/kernel/tracing"), Path("/sys/kernel/debug/tracing"))
 _SYS_BPF = 321  # x86-64
 _BPF_MAP_CREATE = 0
 _BPF_MAP_TYPE_ARRAY = 2
@@ -124,8 +124,12 @@ def _check_lockdown() -> Check:
 
 
 def _check_tracefs() -> Check:
-    mounted = [path for path in _TRACEFS if (path / "events").is_dir()]
-    if mounted:
-        return Check("tracefs", True, str(mounted[0]))
-    return Check("tracefs", False, "not mounted: event formats of the kernel cannot be listed",
-                 "mount -t tracefs tracefs /sys/kernel/tracing")
+    where = tracefs.mounted()
+    if where is not None:
+        return Check("tracefs", True, str(where))
+    try:
+        with tracefs.unseen_mount():
+            return Check("tracefs", True, "not mounted, and mounted for ptweave alone where it is needed")
+    except OSError as error:
+        return Check("tracefs", False, f"not mounted, and not by us ({error.strerror}): perf knows no tracepoint",
+                     tracefs.REMEDY)

@@ -16,7 +16,6 @@ import os
 import struct
 import time
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +30,8 @@ from ptweave.wrapper._perf_ring import ffi, lib
 from ptweave.wrapper.call_rows import NEVER, Calls
 from ptweave.wrapper.perf.abi import Ioctl, PerfEventAttr
 from ptweave.wrapper.perf.event import PAGE, RECORDS_MAX, perf_event_open
+from ptweave.wrapper.tracefs import tracepoint_number
 
-_TRACEFS = (Path("/sys/kernel/tracing"), Path("/sys/kernel/debug/tracing"))
 _TYPE_TRACEPOINT = 2
 _SAMPLE_TID, _SAMPLE_TIME, _SAMPLE_RAW, _SAMPLE_REGS_USER = 1 << 1, 1 << 2, 1 << 10, 1 << 12
 _REG_IP = 1 << 8  # arch/x86/include/uapi/asm/perf_regs.h
@@ -51,21 +50,6 @@ _LEAVE = np.dtype([*_HEAD, ("result", "<i8"), ("pad", "<u4"), ("abi", "<u8"), ("
 """Samples as the kernel writes them: perf's head, the tracepoint's fields, the registers (linux/perf_event.h)."""
 
 
-@cache
-def tracepoint(name: str) -> int:
-    """The number of a tracepoint. Raises MachineLacks when tracefs is not there or not readable."""
-    reason = "tracefs is not mounted"
-    for root in _TRACEFS:
-        try:
-            return int((root / "events" / name / "id").read_text())
-        except FileNotFoundError:
-            continue
-        except OSError as error:
-            reason = f"tracefs cannot be read ({error.strerror})"
-    raise MachineLacks(f"system calls cannot be recorded with perf: {reason}", where=name,
-                       remedy="mount -t tracefs tracefs /sys/kernel/tracing, and run as root")
-
-
 class PerfCalls:
     """Use: `follow`, `batches` now and then, `stop`, `batches` once more, `account`, `close`. Not thread-safe."""
 
@@ -74,7 +58,7 @@ class PerfCalls:
 
     def __init__(self, *, everybody: bool) -> None:
         """Raises MachineLacks when this machine, or our privileges, do not allow it."""
-        self._ids = tracepoint("raw_syscalls/sys_enter"), tracepoint("raw_syscalls/sys_exit")
+        self._ids = tracepoint_number("raw_syscalls/sys_enter"), tracepoint_number("raw_syscalls/sys_exit")
         self._cpus = list(_online())
         self._fds: tuple[list[int], list[int]] = [], []  # of enters, of exits
         self._first: dict[int, int] = {}  # by processor: the event whose ring the others write to
@@ -328,4 +312,4 @@ def _online() -> Iterator[int]:
         yield from range(int(low), int(high or low) + 1)
 
 
-__all__ = ["PerfCalls", "tracepoint"]
+__all__ = ["PerfCalls"]
