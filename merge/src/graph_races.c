@@ -32,6 +32,7 @@ struct item {
 struct group {
 	const struct item *items;
 	size_t n;
+	bool bytes; /* those of some item are known */
 };
 
 static int compare(uint64_t a, uint64_t b)
@@ -96,6 +97,7 @@ static size_t make_groups(struct item *items, size_t n, struct group *groups)
 		if (!i || !one_group(&items[i], &items[i - 1]))
 			groups[n_groups++] = (struct group){ .items = &items[i] };
 		groups[n_groups - 1].n++;
+		groups[n_groups - 1].bytes |= items[i].span->runs != 0;
 	}
 	return n_groups;
 }
@@ -151,12 +153,6 @@ static int overlap(const struct page *page, const struct item *a, const struct i
 	return a->address && a->address / 8 == b->address / 8 ? PTM_OVERLAP_ADDRESS : PTM_OVERLAP_PAGE;
 }
 
-/* Bytes must be compared pair by pair where both sides, or one, know them. */
-static bool by_bytes(const struct group *a, const struct group *b)
-{
-	return a->items->span->runs || b->items->span->runs;
-}
-
 static void note(struct ptm_race *race, const struct item *a, const struct item *b, int how, int64_t count)
 {
 	if (!race->count || how > race->overlap) {
@@ -191,9 +187,10 @@ static int compare_groups(struct ptm_graph *graph, const struct page *page, cons
 			  const struct group *b)
 {
 	struct ptm_race race = { .page = page->spans->page, .program = page->spans->program };
+	const bool bytes = a->bytes || b->bytes; /* then pairs may not overlap, and are compared one by one */
 
 	for (size_t i = 0; i < b->n; i++)
-		pair(graph, page, a, &b->items[i], by_bytes(a, b), &race);
+		pair(graph, page, a, &b->items[i], bytes, &race);
 	if (!race.count)
 		return 0;
 	for (size_t side = 0; side < 2; side++) {

@@ -245,6 +245,21 @@ def test_bytes_that_do_not_overlap_are_no_race_and_ones_that_do_are(tmp_path: Pa
         assert [row["overlap"] for row in rows_of(bundle, RACES)] == expected
 
 
+def test_a_place_that_wrote_a_passed_through_page_and_then_a_private_one_races_only_where_bytes_meet(
+        tmp_path: Path) -> None:
+    schedule = Schedule(2)
+    for thread in (0, 1):
+        schedule.begin(thread, "release", thread)
+    writer = write_logs(schedule, tmp_path, private=True)
+    for thread, bytes_ in ((0, (0, 8)), (1, (8, 4))):  # the bytes of the second thunks do not meet
+        place = {"write": True, "site": SITES[thread], "address": PAGES[0] + 96 + 8 * thread}
+        writer.access(thread, 0, PAGES[0], **place, shared=True)
+        writer.access(thread, 1, PAGES[0], **place, bytes_=[bytes_])
+    bundle = writer.write()
+    merge_run(bundle)
+    assert [(row["overlap"], row["pairs"]) for row in rows_of(bundle, RACES)] == [("page", 3)]
+
+
 def test_memory_of_two_programs_is_not_one(tmp_path: Path) -> None:
     schedule = two_threads()
     writer = BundleWriter(tmp_path / "run.ptw")
