@@ -240,6 +240,15 @@ def test_a_call_that_a_signal_kept_from_the_kernel_and_that_is_made_again_lacks_
     assert bundle.ledger()["syscalls/joined"].lost == lost
 
 
+@pytest.mark.parametrize(("exit_", "lost"), [(0, {}), (31 * US, {"no_kernel_row": 1})])
+def test_a_call_that_its_task_was_killed_before_lacks_no_row(tmp_path: Path, exit_: int, lost: dict[str, int]) -> None:
+    """The control: a last call that returned does."""
+    calls = [LoggedCall(GETPPID, 10 * US, 11 * US), LoggedCall(GETPPID, 30 * US, exit_)]
+    bundle = make_bundle(tmp_path, Run(logs={0: calls}, rows=[KernelRow(GETPPID, 10 * US + 100, 10 * US + 300)]))
+    decode_syscalls(bundle)
+    assert bundle.ledger()["syscalls/joined"].lost == lost
+
+
 @pytest.mark.parametrize("apart", [-3 * MS, -200 * US, 0, 200 * US, 3 * MS])
 def test_clocks_that_are_apart_are_found_out(tmp_path: Path, apart: int) -> None:
     begin = 10 * MS

@@ -62,7 +62,7 @@ class Counts:
     rows: int = 0
     engine_own: int = 0
     joined: int = 0  # calls of the log with the kernel's row
-    no_kernel_row: int = 0  # calls the kernel was asked for, and that were not begun again, without one
+    no_kernel_row: int = 0  # calls the kernel was asked for, not begun again nor last of a killed task, without one
 
 
 def decode_syscalls(bundle: Bundle, ledger: Ledger | None = None) -> int:
@@ -268,6 +268,8 @@ def _join(thread: int, ids: tuple[int, int], joiner: _Joiner, spill: Spill,
         used += int((match >= 0).sum())
         # a signal may come when the kernel was about to be asked: the call is made again, and logged again
         asked = (log["flags"][begin:end] & (lib.PTW_CALL_ANSWERED | lib.PTW_CALL_RESTARTED)) == 0
+        if end == len(log):  # a task killed there asks no more: it looks like one that was killed in the call
+            asked[-1] &= log["tsc_exit"][-1] != 0
         counts.no_kernel_row += int((asked & (match < 0)).sum())
         yield _block(thread, ids, joiner, begin, match, spill)
         joiner.forget(end)
