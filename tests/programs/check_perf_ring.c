@@ -202,13 +202,14 @@ static void check_unwritable(void)
 	drop(&ring);
 }
 
-static void check_snapshot(void)
+/* `produced` bytes, the first of them at `begin`: in an area that is fresh, or that was used before. */
+static void check_snapshot_from(uint64_t begin)
 {
-	for (uint64_t head = 5000; head <= 5000 + 3 * AUX; head += 3 * AUX) {
+	for (uint64_t produced = 0; produced <= 5000 + 3 * AUX; produced += produced ? 3 * AUX : 5000) {
 		struct ptw_ring ring;
 		int file = memfd_create("aux", 0);
 		struct perf_event_mmap_page *page = make(&ring, file);
-		uint64_t kept = head < AUX ? head : AUX;
+		uint64_t head = begin + produced, kept = produced < AUX ? produced : AUX;
 
 		for (uint64_t at = head - kept; at < head; at++)
 			((uint8_t *)ring.aux)[at % AUX] = (uint8_t)(at % 255 + 1);
@@ -223,6 +224,12 @@ static void check_snapshot(void)
 		close(file);
 		drop(&ring);
 	}
+}
+
+static void check_snapshot(void)
+{
+	check_snapshot_from(0);
+	check_snapshot_from(AUX - 3000); /* it goes on at the area's beginning */
 }
 
 static void check_time(void)

@@ -131,14 +131,12 @@ int64_t ptw_ring_snapshot(struct ptw_ring *ring)
 
 	if (!ring->aux)
 		return 0;
-	uint64_t offset = load(&page->aux_head) & (ring->aux_size - 1);
-	uint64_t begin = offset, size = ring->aux_size;
+	uint64_t head = load(&page->aux_head) & (ring->aux_size - 1), begin = head;
 
-	/* the area is zero at first: what is zero up to its end was never reached (and PAD packets say nothing) */
-	while (begin < size && !ring->aux[begin])
+	/* the area is zero at first: what is zero was never reached (and of what was, PAD packets say nothing) */
+	while (begin < head + ring->aux_size && !ring->aux[begin & (ring->aux_size - 1)])
 		begin++;
-	put_span(ring, begin, size);
-	put_span(ring, 0, offset);
+	put_span(ring, begin, head + ring->aux_size);
 	return (int64_t)(ring->stored + ring->lost - before);
 }
 

@@ -38,7 +38,8 @@ int64_t ptw_ring_aux(struct ptw_ring *ring);
 int64_t ptw_rings_aux(struct ptw_ring **rings, uint64_t count);
 
 /* Write the whole AUX area of a ring that is overwritten (mapped read-only), oldest byte first, after tracing was
- * switched off; returns bytes, fewer than aux_size when it was never filled. */
+ * switched off; returns bytes, fewer than aux_size when it was not filled since it was mapped. Where the kernel began
+ * in it does not matter. */
 int64_t ptw_ring_snapshot(struct ptw_ring *ring);
 
 /* Bytes that the kernel put into the AUX area so far. */

@@ -14,6 +14,7 @@ import mmap
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -206,12 +207,14 @@ class Assembler:
             if kind != GapKind.LOST:
                 losses[kind] = losses.get(kind, 0) + size
         found = []
+        gaps = _owned_gaps(starts["thread"], [*starts["seq"], last["seq"]], [*starts["gap"], last["gap"]])
         for number in range(len(starts["thread"])):
             now = {name: starts[name][number] for name in PIECE}
             then = {name: starts[name][number + 1] for name in PIECE} if number + 1 < len(starts["thread"]) else last
             rows = {kind: (now[kind], then[kind]) for kind in KINDS}
             if any(not 0 <= begin <= stop <= last[kind] for kind, (begin, stop) in rows.items()):
                 raise damaged(opened.path)
+            rows["gap"] = gaps[number]
             holes = gap_bytes[slice(*rows["gap"])]
             found.append(_Found(
                 now["thread"], now["tsc"], self._taken, number,
@@ -308,6 +311,20 @@ _C = {"int8": "int8_t", "uint8": "uint8_t", "int32": "int32_t", "int64": "int64_
 
 def damaged(path: Path) -> BadInput:
     return BadInput("contradicts itself", where=str(path), remedy="remove it and decode again")
+
+
+def _owned_gaps(threads: list[int], seqs: list[int], rows: list[int]) -> list[tuple[int, int]]:
+    """The gaps of each piece. Where a processor's trace does not say whose it is yet, or any more, and nothing ran,
+    they are of the piece behind, or else before: nobody would be told of them."""
+    found = list(pairwise(rows))
+    silent = [thread < 0 and seqs[at] == seqs[at + 1] for at, thread in enumerate(threads)]
+    for at in range(len(found) - 1):
+        if silent[at] and (threads[at + 1] >= 0 or silent[at + 1]):
+            found[at], found[at + 1] = (found[at][0],) * 2, (found[at][0], found[at + 1][1])
+    for at in range(len(found) - 1, 0, -1):
+        if silent[at] and (threads[at - 1] >= 0 or silent[at - 1]):
+            found[at], found[at - 1] = (found[at][1],) * 2, (found[at - 1][0], found[at][1])
+    return found
 
 
 def _gaps(opened: TaskFile) -> tuple[list[str], list[int]]:

@@ -132,6 +132,12 @@ def add_target(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pt", metavar="NAME[=N],…", action="append", default=[],
                         help="with --engine intel_pt: settings by the names below /sys/bus/event_source/devices/"
                              "intel_pt/format, such as mtc,mtc_period=3 or psb_period=5; a name alone is 1")
+    parser.add_argument("--snapshot", action="store_true",
+                        help="with --engine intel_pt: a flight recorder. Of the packets only the newest of each thread "
+                             "(--aux-size) are kept, when ptweave gets SIGUSR2, and when a process crashes")
+    parser.add_argument("--snapshot-at", metavar="SYMBOL[@FILE]", action="append", default=[],
+                        help="a flight recorder that also keeps them when this function is reached first (up to 4, "
+                             "more than once; FILE: the program)")
     add_probes(parser)
     parser.add_argument("--ring", metavar="SIZE", type=_ring, default=0,
                         help="keep the newest SIZE bytes (such as 2G) of each process's tags and hits of probes; what "

@@ -14,6 +14,8 @@ EXAMPLES = """\
   ptweave record -o a.ptw -- sh -c 'ls | wc -l'
   ptweave record --pid 4711               # a process that runs, until it ends or Ctrl-C (needs Intel PT)
   ptweave record --pt mtc,mtc_period=3 -- ./prog      # settings of Intel PT, by sysfs's names
+  ptweave record --snapshot -- ./server               # a flight recorder: kill -USR2 PID keeps the last moments
+  ptweave record --snapshot-at failed@./libx.so -- ./prog   # and so does reaching failed, and a crash
   ptweave decode prog.ptw && ptweave merge prog.ptw   # later, or on another machine
 """
 

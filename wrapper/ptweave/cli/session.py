@@ -13,6 +13,7 @@ from ptweave.cli.options import output_path
 from ptweave.cli.progress import progress
 from ptweave.data import BadInput, Bundle, State, Times
 from ptweave.wrapper.engines import Engine
+from ptweave.wrapper.perf.breakpoints import parse_places
 from ptweave.wrapper.perf.filters import parse_filters
 from ptweave.wrapper.perf.settings import parse_settings
 from ptweave.wrapper.pt import PtOptions
@@ -27,7 +28,7 @@ SHOWN_LOSSES = 3
 
 def run_target(args: argparse.Namespace, words: list[str]) -> Recording:
     """Record as the options of `wrap` and `record` say."""
-    pt = pt_options(args)
+    pt = pt_options(args, words[0])
     probes = None
     if args.probes:  # it reads programs' code: nobody else waits for what that needs
         from ptweave.cli.probing import plan_for
@@ -37,15 +38,17 @@ def run_target(args: argparse.Namespace, words: list[str]) -> Recording:
                           Access(args.access), View(args.view), args.shared, args.ring, probes, pt, notice=say))
 
 
-def pt_options(args: argparse.Namespace) -> PtOptions:
+def pt_options(args: argparse.Namespace, program: str) -> PtOptions:
     """How Intel PT is to trace. Raises BadInput."""
-    return PtOptions(args.aux_size, parse_filters(args.filters), parse_settings(args.pt))
+    return PtOptions(args.aux_size, parse_filters(args.filters), parse_settings(args.pt),
+                     args.snapshot or bool(args.snapshot_at), parse_places(args.snapshot_at, program))
 
 
 def attach_to(args: argparse.Namespace) -> Recording:
     """Record the running process that `record --pid` names."""
     output = args.output or Path(f"{args.pid}.ptw")
-    return attach(Options([], output, Engine(args.engine), pt=pt_options(args), notice=say), args.pid)
+    pt = pt_options(args, f"/proc/{args.pid}/exe")
+    return attach(Options([], output, Engine(args.engine), pt=pt, notice=say), args.pid)
 
 
 def open_finished(args: argparse.Namespace) -> Bundle:

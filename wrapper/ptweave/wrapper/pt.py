@@ -17,6 +17,7 @@ import fcntl
 import json
 import os
 import select
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -25,17 +26,20 @@ from typing import Any
 from ptweave.data import Bundle, Cpu, Ledger, MachineLacks
 from ptweave.data.handshake import Hello
 from ptweave.data.perf.format import AuxFlag, RecordType
-from ptweave.data.perf.records import Aux, Mmap, Record, Task
-from ptweave.wrapper import host, pt_spool
+from ptweave.data.perf.records import Aux, Comm, ItraceStart, Mmap, Task
+from ptweave.wrapper import host, processes, pt_spool
 from ptweave.wrapper._perf_ring import ffi, lib
 from ptweave.wrapper.images import ImageStore, MappedFile
 from ptweave.wrapper.perf import synthesis
 from ptweave.wrapper.perf.abi import Ioctl, PerfEventAttr
+from ptweave.wrapper.perf.breakpoints import Breakpoints, Place, Watched
 from ptweave.wrapper.perf.event import PAGE, Event
 from ptweave.wrapper.perf.filters import AddressFilter
 from ptweave.wrapper.perf.pmu import Pmu, read_pmu
 from ptweave.wrapper.perf.settings import DEFAULTS, check_settings
+from ptweave.wrapper.pt_snapshot import NONE_TAKEN, FlightRecorder
 from ptweave.wrapper.pt_spool import VDSO, Losses, Trace
+from ptweave.wrapper.pt_stream import Stream
 from ptweave.wrapper.tasks import TaskRegistry
 
 PMU = "intel_pt"
@@ -54,22 +58,14 @@ FULL = "the ring was full: the kernel stopped tracing until it was read"
 @dataclass(frozen=True)
 class PtOptions:
     """How to trace. `aux_size` 0: as much as the limits of memory allow. `settings`: by sysfs's names, beside those
-    that are always on."""
+    that are always on. `snapshot`: keep what the rings hold when that is asked for, when one of `places` is reached,
+    and when a process crashes, and nothing else."""
 
     aux_size: int = 0
     filters: tuple[AddressFilter, ...] = ()
     settings: Mapping[str, int] = field(default_factory=dict)
-
-
-@dataclass
-class _Stream:
-    trace: Trace
-    event: Event
-    packets: int  # the descriptor of its .pt file
-    records: int  # of its .rec file
-    losses: Losses = field(default_factory=Losses)
-    over: bool = False
-    stopped_at: int = -1  # where the kernel stopped tracing; -1: it did not, or went on
+    snapshot: bool = False
+    places: tuple[Place, ...] = ()
 
 
 def intel_pt() -> Pmu:
@@ -117,19 +113,23 @@ class PtRecorder:
         self._options = options
         self._images = ImageStore(bundle.images, spool)
         self._known: set[tuple[tuple[int, int], int]] = set()
-        self._streams: dict[int, _Stream] = {}  # by thread, or ~cpu
-        self._by_fd: dict[int, _Stream] = {}
+        self._streams: dict[int, Stream] = {}  # by thread, or ~cpu
+        self._by_fd: dict[int, Stream] = {}
         self._past: dict[str, Losses] = {}  # by trace, of threads that have ended
         self._seen: set[int] = set()  # threads that have or had a stream
-        self._budget = _memory() // MEMORY_SHARE
+        self._budget = processes.memory() // MEMORY_SHARE
         self._shared: list[int] = []  # events that write into others' rings
         self._forked: set[int] = set()  # pids whose beginning the kernel told
         self._statuses: dict[int, int] = {}
+        self._flight = FlightRecorder(self._statuses) if options.snapshot else None
+        self._places = Breakpoints(options.places)
+        self._told: list[int] = []  # threads that were attached to
         self._aux_size = options.aux_size or AUX_SIZES[0]
         self._time: tuple[int, int, int] | None = None
         self._epoll = select.epoll(flags=select.EPOLL_CLOEXEC)
         self._rings: Any = None
         self._lines = (spool / pt_spool.IMAGES).open("a")
+        self._flawed: list[str] = []  # what is to be said at the end
         self.refused: list[str] = []
         """Threads that could not be traced, and why."""
 
@@ -141,8 +141,10 @@ class PtRecorder:
         attr.disabled = attr.enable_on_exec = 1
         if by_cpu:
             attr.inherit = 1
-            for cpu in sorted(_online_cpus()):
+            for cpu in sorted(processes.online_cpus()):
                 self._open(Trace(f"cpu-{cpu}", -1, -1, -1, cpu), attr, pid)
+            self._told = [pid]
+            self._watch()
             return
         thread = self._tasks.start(pid, pid, host.moment().tsc)
         self._open(Trace(str(thread), thread, pid, pid, -1), attr, pid)
@@ -151,10 +153,12 @@ class PtRecorder:
         """A process that runs, with all its threads, and what they will make. Raises MachineLacks."""
         attr = self._attr()
         attr.disabled = attr.inherit = 1
-        tids = _tasks(pid)
+        tids = processes.tasks(pid)
         if not tids:
             raise MachineLacks("there is no such process (any more)", where=f"pid {pid}", remedy="check the pid")
-        streams = [self._open(Trace(f"cpu-{cpu}", -1, -1, -1, cpu), attr, tids[0]) for cpu in sorted(_online_cpus())]
+        streams = [self._open(Trace(f"cpu-{cpu}", -1, -1, -1, cpu), attr, tids[0])
+                   for cpu in sorted(processes.online_cpus())]
+        self._told = tids
         self._told_of(streams[0], pid, tids)
         for tid in tids[1:]:
             for stream in streams:
@@ -164,19 +168,22 @@ class PtRecorder:
                     if isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.ESRCH:
                         break  # it ended meanwhile
                     raise
+        self._watch()
         for fd in [stream.event.fd for stream in streams] + self._shared:
             fcntl.ioctl(fd, Ioctl.ENABLE, 0)
 
-    def _told_of(self, stream: _Stream, pid: int, tids: list[int]) -> None:
+    def _told_of(self, stream: Stream, pid: int, tids: list[int]) -> None:
         """What the kernel told of a process before anybody listened."""
         when = synthesis.Moment(pid, pid, self._now())
-        made = [synthesis.comm(when, _comm(pid), execed=True)]
+        made = [synthesis.comm(when, processes.comm(pid), execed=True)]
         made += [synthesis.itrace_start(synthesis.Moment(pid, tid, when.time)) for tid in tids]
-        made += [synthesis.mmap2(when, *mapping) for mapping in _maps(pid)]
+        made += [synthesis.mmap2(when, *mapping) for mapping in processes.code_maps(pid)]
         self._take(stream, b"".join(made))
 
     def observe(self, kind: Hello, pid: int, tid: int, owner: int) -> None:
         """A thread shakes hands, and waits: trace it from here on, if it is not traced already."""
+        if self._places.any:
+            self.service()  # what its program has mapped: it must not run past a place before that is watched
         thread = self._tasks.lookup(pid, tid)
         if thread is None or thread in self._seen or any(key < 0 for key in self._streams):
             return
@@ -188,11 +195,29 @@ class PtRecorder:
         except MachineLacks as error:
             self.refused.append(f"thread {thread} (tid {tid}): {error.line()}")
             return
+        stream.home = owner if kind is Hello.PSEUDO_THREAD else pid
         self._tell(stream, kind, owner)
+        self._watch()
 
     def exited(self, pid: int, status: int) -> None:
         """A process ended with this wait status."""
         self._statuses[pid] = status
+        if self._flight is not None and os.WIFSIGNALED(status) and any(key < 0 for key in self._streams):
+            self._flight.ask(f"pid {pid} was ended by {processes.signal_name(os.WTERMSIG(status))}")
+
+    def ask(self, why: str) -> None:
+        """A snapshot is wanted, of a recorder that takes them; it is taken when this is serviced next."""
+        if self._flight is not None:
+            self._flight.ask(why)
+
+    def _watch(self) -> None:
+        """Have breakpoints in all threads that are traced."""
+        if self._options.places:
+            self._places.watch([
+                Watched(stream.event, tid, tid, stream.trace.cpu) for stream in self._streams.values()
+                if stream.trace.cpu >= 0 for tid in self._told] + [
+                Watched(stream.event, stream.trace.pid, stream.trace.tid) for stream in self._streams.values()
+                if stream.trace.cpu < 0 and not stream.over])
 
     def _attr(self) -> PerfEventAttr:
         attr = PerfEventAttr()
@@ -205,7 +230,7 @@ class PtRecorder:
         attr.wakeup_watermark = DATA_SIZE // 4
         return attr
 
-    def _open(self, trace: Trace, attr: PerfEventAttr, pid: int) -> _Stream:
+    def _open(self, trace: Trace, attr: PerfEventAttr, pid: int) -> Stream:
         packets = _appending(self._bundle.trace / f"{trace.name}.pt")
         try:
             event = self._event(attr, pid, trace.cpu, packets)
@@ -215,7 +240,7 @@ class PtRecorder:
             raise
         records = _appending(self._spool / f"{trace.name}.rec")
         os.write(records, trace.header)
-        stream = _Stream(trace, event, packets, records)
+        stream = Stream(trace, event, packets, records, home=trace.pid)
         self._streams[trace.thread if trace.cpu < 0 else ~trace.cpu] = stream
         self._seen.add(trace.thread)
         self._by_fd[event.fd] = stream
@@ -235,7 +260,7 @@ class PtRecorder:
         for size in sizes:
             attr.aux_watermark = max(PAGE, min(size // 4, WATERMARK_MAX))
             try:
-                event = Event(attr, pid, cpu, data=DATA_SIZE, aux=size, file=packets,
+                event = Event(attr, pid, cpu, data=DATA_SIZE, aux=size, file=packets, overwrite=self._options.snapshot,
                               filters=",".join(one.kernel for one in self._options.filters))
             except MachineLacks as error:
                 if size == sizes[-1] or not isinstance(error.__cause__, OSError) or "memory" not in error.what:
@@ -271,19 +296,19 @@ class PtRecorder:
         tsc = host.moment().tsc
         return zero + (tsc >> shift) * mult + ((tsc & (1 << shift) - 1) * mult >> shift) & (1 << 64) - 1
 
-    def _tell(self, stream: _Stream, kind: Hello, owner: int) -> None:
+    def _tell(self, stream: Stream, kind: Hello, owner: int) -> None:
         """Put into a thread's records what the kernel told before there was an event of its own."""
         trace = stream.trace
         when = synthesis.Moment(trace.pid, trace.tid, self._now())
         made = []
         if kind is Hello.PROCESS:
-            made.append(synthesis.comm(when, _comm(trace.pid), execed=True))
+            made.append(synthesis.comm(when, processes.comm(trace.pid), execed=True))
         elif kind is not Hello.THREAD and trace.pid not in self._forked:
-            parent = owner if kind is Hello.PSEUDO_THREAD else _parent(trace.pid)
+            parent = owner if kind is Hello.PSEUDO_THREAD else processes.parent(trace.pid)
             made.append(synthesis.fork(when, parent, parent))
             self._forked.add(trace.pid)
         if kind is not Hello.THREAD:
-            made += [synthesis.mmap2(when, *mapping) for mapping in _maps(trace.pid)]
+            made += [synthesis.mmap2(when, *mapping) for mapping in processes.code_maps(trace.pid)]
         made.append(synthesis.itrace_start(when))
         self._take(stream, b"".join(made))
 
@@ -301,12 +326,22 @@ class PtRecorder:
             if events & (select.EPOLLHUP | select.EPOLLERR):  # its thread is gone: it would be ready for ever
                 self._epoll.unregister(fd)
                 self._by_fd[fd].over = True
+                self._by_fd[fd].over_since = time.monotonic()
         self._drain()
+        if self._flight is not None:
+            self._watch()
+            self._flawed += self._flight.take(list(self._streams.values()), self._shared, self._drain)
         for stream in [one for one in self._streams.values() if one.over and one.trace.cpu < 0]:
-            self._retire(stream)
+            if self._flight is None or self._flight.settle(stream):
+                self._retire(stream)
 
     def _drain(self) -> None:
         live = list(self._streams.values())
+        if self._flight is not None:
+            for stream in live:
+                stream.window.look(stream.event)
+                self._drain_records(stream)
+            return
         if self._rings is None:
             self._rings = ffi.new("struct ptw_ring *[]", [stream.event.ring for stream in live])
         before = [(stream.event.ring.position, stream.event.ring.lost) for stream in live]
@@ -317,9 +352,7 @@ class PtRecorder:
                 stream.losses.breaks.append((ring.stored, FULL))
             if ring.lost > lost:
                 stream.losses.breaks.append((ring.stored, f"packets could not be written ({os.strerror(ring.error)})"))
-            stopped = bool(ring.full)
-            while data := stream.event.records():
-                stopped |= self._take(stream, data)
+            stopped = self._drain_records(stream) or bool(ring.full)
             if stopped:
                 stream.stopped_at = ring.position
             elif ring.position > position:
@@ -327,21 +360,23 @@ class PtRecorder:
             if stream.stopped_at >= 0 and not stream.over:
                 self._go_on(stream)
 
-    def _retire(self, stream: _Stream) -> None:
+    def _drain_records(self, stream: Stream) -> bool:
+        """True: tracing was stopped."""
+        stopped = False
+        while data := stream.event.records():
+            stopped |= self._take(stream, data)
+        return stopped
+
+    def _retire(self, stream: Stream) -> None:
         """A thread has ended and everything it left was taken: give its memory and its descriptors back."""
-        self._past[stream.trace.name] = self._losses(stream)
+        self._past[stream.trace.name] = stream.end()
         del self._streams[stream.trace.thread]
         del self._by_fd[stream.event.fd]
         self._rings = None
-        self._close_stream(stream)
+        stream.close()
+        self._watch()
 
-    @staticmethod
-    def _close_stream(stream: _Stream) -> None:
-        stream.event.close()
-        os.close(stream.packets)
-        os.close(stream.records)
-
-    def _go_on(self, stream: _Stream) -> None:
+    def _go_on(self, stream: Stream) -> None:
         """The kernel stopped tracing when the ring was full; there is room again. It may be about to stop only now: so
         this is said again until there are packets."""
         try:
@@ -349,25 +384,29 @@ class PtRecorder:
         except OSError:
             stream.over = True
 
-    def _take(self, stream: _Stream, data: bytes) -> bool:
+    def _take(self, stream: Stream, data: bytes) -> bool:
         """Store records; keep the files they name. True: tracing was stopped."""
         stopped = False
         for record in pt_spool.parse_records(data):
             if isinstance(record, Mmap) and record.executable:
                 self._keep(record)
+                self._places.mapped(record)
             elif isinstance(record, Aux):
                 stopped |= bool(record.flags & AuxFlag.TRUNCATED)
             elif isinstance(record, Task) and record.type == RecordType.FORK:
                 self._forked.add(record.pid)
             elif isinstance(record, Task):
-                self._ended(record)
+                self._tasks.exit(record.pid, record.tid, 0)
+            elif isinstance(record, ItraceStart):
+                stream.begun = True
+            elif isinstance(record, Comm) and record.exec:
+                self._places.execed(record.pid)
+        if self._flight is not None and self._places.any:
+            for name in self._places.hits(data):
+                self._flight.ask(f"{name} was reached")
         self._lines.flush()
         _write_all(stream.records, data)
         return stopped
-
-    def _ended(self, record: Record) -> None:
-        assert isinstance(record, Task)
-        self._tasks.exit(record.pid, record.tid, 0)
 
     # --- images ---
 
@@ -384,7 +423,7 @@ class PtRecorder:
 
     def _keep_vdso(self) -> None:
         """Ours is everybody's: the kernel maps the same pages into every 64-bit process."""
-        for start, size, _, _, _, path in _maps(os.getpid()):
+        for start, size, _, _, _, path in processes.code_maps(os.getpid()):
             if path == VDSO.encode():
                 image = self._images.keep_bytes(ctypes.string_at(start, size))
                 self._line({"device": None, "inode": 0, "image": image})
@@ -404,7 +443,9 @@ class PtRecorder:
                 fcntl.ioctl(fd, Ioctl.DISABLE, 0)
             self._drain()
             self._drain()  # what the first one made room for
-            losses = self._past | {stream.trace.name: self._losses(stream) for stream in self._streams.values()}
+            if self._flight is not None:
+                self._end_flight(self._flight)
+            losses = self._past | {stream.trace.name: stream.end() for stream in self._streams.values()}
         finally:
             self._close()
         try:
@@ -415,13 +456,14 @@ class PtRecorder:
         if self.refused:
             self._bundle.manifest.lacks += self.refused
             ledger.add("threads", "streams", lost={"no trace could be begun": len(self.refused)})
+        self._bundle.manifest.lacks += self._places.refused + self._flawed
 
-    def _losses(self, stream: _Stream) -> Losses:
-        ring = stream.event.ring
-        why = os.strerror(ring.error).lower() if ring.error else "not written"
-        lost = {why: int(ring.lost), "overwritten before they were read": int(ring.overwritten)}
-        stream.losses.bytes = {reason: count for reason, count in lost.items() if count}
-        return stream.losses
+    def _end_flight(self, flight: FlightRecorder) -> None:
+        self._flawed += flight.take(list(self._streams.values()), self._shared, self._drain)
+        for stream in self._streams.values():
+            flight.settle(stream, last=True)
+        if not flight.taken:
+            self._flawed.append(NONE_TAKEN)
 
     def _close(self) -> None:
         self._epoll.close()
@@ -430,7 +472,8 @@ class PtRecorder:
         for fd in self._shared:
             os.close(fd)
         for stream in self._streams.values():
-            self._close_stream(stream)
+            stream.close()
+        self._places.close()
 
 
 def _appending(path: Path) -> int:
@@ -441,55 +484,3 @@ def _write_all(fd: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(fd, view):]
-
-
-def _memory() -> int:
-    """Bytes of this machine."""
-    return os.sysconf("SC_PHYS_PAGES") * PAGE
-
-
-def _online_cpus() -> set[int]:
-    found: set[int] = set()
-    for part in Path("/sys/devices/system/cpu/online").read_text().strip().split(","):
-        first, _, last = part.partition("-")
-        found |= set(range(int(first), int(last or first) + 1))
-    return found
-
-
-def _tasks(pid: int) -> list[int]:
-    """The threads of a process, its first one first; empty when it is gone."""
-    try:
-        return sorted(int(name) for name in os.listdir(f"/proc/{pid}/task"))  # noqa: PTH208
-    except OSError:
-        return []
-
-
-def _comm(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/comm").read_bytes().rstrip(b"\n")
-    except OSError:
-        return b""
-
-
-def _parent(pid: int) -> int:
-    try:
-        return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
-    except (OSError, IndexError, ValueError):
-        return 0
-
-
-def _maps(pid: int) -> list[tuple[int, int, int, tuple[int, int], int, bytes]]:
-    """Executable mappings: start, size, offset, device, inode, path (proc(5), maps)."""
-    try:
-        lines = Path(f"/proc/{pid}/maps").read_bytes().splitlines()
-    except OSError:
-        return []
-    found = []
-    for line in lines:
-        span, protection, offset, device, inode, *path = line.split(None, 5)
-        if protection[2:3] != b"x":
-            continue
-        start, end = (int(word, 16) for word in span.split(b"-"))
-        major, minor = (int(word, 16) for word in device.split(b":"))
-        found.append((start, end - start, int(offset, 16), (major, minor), int(inode), path[0] if path else b"//anon"))
-    return found

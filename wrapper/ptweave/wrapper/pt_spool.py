@@ -46,7 +46,7 @@ VDSO = "[vdso]"
 RECORDS_MAX = 1 << 30
 """Bytes of records of one trace that are read."""
 
-ATTR = Attr(0, 0, 0, TRAILER, 0, AttrFlag.SAMPLE_ID_ALL)
+ATTR = Attr(0, 0, 0, int(TRAILER), 0, int(AttrFlag.SAMPLE_ID_ALL))
 """As far as reading the records needs it."""
 
 
@@ -72,10 +72,11 @@ class Trace:
 @dataclass
 class Losses:
     """What a living recorder knows of a trace beside its records: bytes of packets by why they are missing, and places
-    in the trace where some are, each with why."""
+    in the trace where some are, each with why; at those in `cuts`, what follows begins in mid-stream."""
 
     bytes: dict[str, int] = field(default_factory=dict)
     breaks: list[tuple[int, str]] = field(default_factory=list)
+    cuts: set[int] = field(default_factory=set)
 
 
 def parse_records(data: bytes, order: int = 0) -> Iterator[Record | None]:
@@ -247,10 +248,12 @@ def _packets(bundle: Bundle, trace: Trace, ledger: Ledger, losses: Losses | None
     ledger.add(f"trace/{trace.name}", "bytes", stored=trace.stored, lost=lost)
     rows: list[Row] = []
     for place, detail in _breaks(trace, losses):
+        cut = losses is not None and place in losses.cuts
         place = min(place, trace.stored)
+        clean = not cut and tracing_is_off(path, place)
         rows.append({"kind": SidebandKind.LOST, "tsc": 0, "pid": trace.pid if trace.pid > 0 else 0, "space": 0,
                      "thread": trace.thread if trace.cpu < 0 else None, "offset": place, "size": 0, "detail": detail,
-                     "cpu": trace.cpu if trace.cpu >= 0 else None, "value": int(tracing_is_off(path, place))})
+                     "cpu": trace.cpu if trace.cpu >= 0 else None, "value": int(clean)})
     return rows
 
 

@@ -41,6 +41,8 @@ from ptweave.wrapper.tasks import TaskRegistry
 from ptweave.wrapper.threads import Access, ThreadsMode, View, check_shared, threads_environment
 
 TICK_MS = 20
+SNAPSHOT = signal.SIGUSR2
+"""Asks a flight recorder for a snapshot; it is not passed on then."""
 PR_SET_CHILD_SUBREAPER = 36
 GRACE_SECONDS = 2.0
 """Between asking processes that were left behind to end, and ending them."""
@@ -263,6 +265,7 @@ class _Session:
         while True:
             alive = self._reap(pid)
             came = relay.relay(pid if self.status is None else None)
+            self._came(came)
             self._service()
             if not alive:
                 return
@@ -275,9 +278,13 @@ class _Session:
         ended = select.poll()
         ended.register(pidfd, select.POLLIN)
         while not ended.poll(0) and not relay.ending:
-            relay.relay(None)
+            self._came(relay.relay(None))
             self._service()
             self._wait()
+
+    def _came(self, came: Sequence[signal.Signals]) -> None:
+        if SNAPSHOT in came and self.pt is not None:
+            self.pt.ask(SNAPSHOT.name)
 
     def _wait(self) -> None:
         fds = [fd for part in self.parts if not part.broken for fd in part.fds()]  # a broken one only gets ticks
@@ -370,6 +377,9 @@ def record(options: Options) -> Recording:
         if options.pt.filters or options.pt.settings:
             raise BadInput("the soft engine has neither filters nor settings of Intel PT", where="--filter, --pt",
                            remedy="leave them out, or record with --engine intel_pt")
+        if options.pt.snapshot:
+            raise BadInput("the soft engine is no flight recorder: it keeps all packets", where="--snapshot",
+                           remedy="leave it out, or record with --engine intel_pt")
         SoftEngine().version()
     first = host.moment()
     manifest = Manifest(
@@ -382,11 +392,15 @@ def record(options: Options) -> Recording:
     bundle = Bundle.create(options.output, manifest)
     holder = lock(bundle)
     try:
-        with SignalRelay() as relay:
+        with SignalRelay(_ours(options)) as relay:
             return _record(bundle, options, target, first, relay)
     finally:
         os.close(holder)
         (bundle.path / LOCK).unlink(missing_ok=True)
+
+
+def _ours(options: Options) -> frozenset[signal.Signals]:
+    return frozenset({SNAPSHOT} if options.pt.snapshot else ())
 
 
 def _record(bundle: Bundle, options: Options, target: Target, first: host.Moment, relay: SignalRelay) -> Recording:
@@ -462,7 +476,7 @@ def attach(options: Options, pid: int) -> Recording:
     bundle = Bundle.create(options.output, manifest)
     holder = lock(bundle)
     try:
-        with SignalRelay() as relay:
+        with SignalRelay(_ours(options)) as relay:
             return _attach(bundle, options, pid, pidfd, first, relay)
     finally:
         os.close(holder)

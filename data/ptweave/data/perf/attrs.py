@@ -14,6 +14,12 @@ ATTR_SIZE_MIN = 64
 ATTR_SIZE_MAX = 4096
 
 
+# Numbers, for what is asked for each record: operations of enums are Python functions.
+_SAMPLE_ID_ALL = int(AttrFlag.SAMPLE_ID_ALL)
+_IN_TRAILERS = int(SampleType.TID | SampleType.TIME | SampleType.ID | SampleType.STREAM_ID | SampleType.CPU |
+                   SampleType.IDENTIFIER)
+
+
 @dataclass
 class Attr:
     """One event that was opened, and the ids of its instances."""
@@ -32,7 +38,7 @@ class Attr:
 
     @property
     def sample_id_all(self) -> bool:
-        return bool(self.flags & AttrFlag.SAMPLE_ID_ALL)
+        return bool(self.flags & _SAMPLE_ID_ALL)
 
     @property
     def has_kernel(self) -> bool:
@@ -50,9 +56,7 @@ class Attr:
         """Bytes of the sample-id trailer of records that are no samples."""
         if not self.sample_id_all:
             return 0
-        bits = (SampleType.TID, SampleType.TIME, SampleType.ID, SampleType.STREAM_ID, SampleType.CPU,
-                SampleType.IDENTIFIER)
-        return 8 * sum(self.has(bit) for bit in bits)
+        return 8 * (self.sample_type & _IN_TRAILERS).bit_count()
 
 
 def parse_attr(cursor: Cursor) -> Attr:

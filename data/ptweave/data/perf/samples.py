@@ -35,27 +35,33 @@ class Sample(SampleId):
     aux: tuple[int, int] | None = None  # offset in the record's data, size
 
 
+# Numbers, for what is asked for each record: operations of enums are Python functions.
+_TID, _TIME, _ID, _STREAM_ID, _CPU, _IDENTIFIER = (int(bit) for bit in (
+    SampleType.TID, SampleType.TIME, SampleType.ID, SampleType.STREAM_ID, SampleType.CPU, SampleType.IDENTIFIER))
+
+
 def trailer_of(attr: Attr | None, data: bytes | memoryview, end: int) -> SampleId:
     """The trailer of a record that ends at `end` in `data`. Raises Short when it does not fit."""
     found = SampleId()
-    if attr is None or not attr.trailer:
+    size = 0 if attr is None else attr.trailer
+    if attr is None or not size:
         return found
-    if end < attr.trailer:
+    if end < size:
         raise Short("no room for the sample id")
-    cursor = Cursor(data, end - attr.trailer, end)
+    cursor = Cursor(data, end - size, end)
     kinds = attr.sample_type
-    if kinds & SampleType.TID:
+    if kinds & _TID:
         found.pid, found.tid = cursor.i32(), cursor.i32()
-    if kinds & SampleType.TIME:
+    if kinds & _TIME:
         found.time = cursor.u64()
-    if kinds & SampleType.ID:
+    if kinds & _ID:
         found.id = cursor.u64()
-    if kinds & SampleType.STREAM_ID:
+    if kinds & _STREAM_ID:
         cursor.skip(8)
-    if kinds & SampleType.CPU:
+    if kinds & _CPU:
         found.cpu = cursor.i32()
         cursor.skip(4)
-    if kinds & SampleType.IDENTIFIER:
+    if kinds & _IDENTIFIER:
         found.id = cursor.u64()
     return found
 

@@ -66,6 +66,11 @@ class MmapPage(ctypes.Structure):
     )
 
 
+PERF_TYPE_BREAKPOINT = 5
+HW_BREAKPOINT_X = 4
+"""`bp_type`; `bp_len` is then the size of a long (arch/x86/kernel/hw_breakpoint.c)."""
+
+
 class Capability(IntFlag):
     """Bits of MmapPage.capabilities."""
 

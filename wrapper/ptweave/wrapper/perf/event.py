@@ -105,7 +105,7 @@ class Event:
 
     def __init__(self, attr: PerfEventAttr, pid: int, cpu: int, *, data: int, aux: int, file: int,
                  overwrite: bool = False, filters: str = "") -> None:
-        """Sizes are bytes. Raises MachineLacks."""
+        """Sizes are bytes; `aux` 0: records only. Raises MachineLacks."""
         try:
             self.fd = perf_event_open(attr, pid, cpu)
         except OSError as error:
@@ -132,6 +132,10 @@ class Event:
         try:
             first = mmap.mmap(self.fd, PAGE + data, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
             self._maps.append(first)
+            self.ring.page, self.ring.mapped = ffi.from_buffer(first), PAGE + data
+            self.ring.file = file
+            if not aux:
+                return
             base = ffi.cast("uint64_t *", ffi.from_buffer(first))
             base[(1024 + 48) // 8], base[(1024 + 56) // 8] = PAGE + data, aux  # aux_offset, aux_size
             protection = mmap.PROT_READ if overwrite else mmap.PROT_READ | mmap.PROT_WRITE
@@ -139,9 +143,20 @@ class Event:
             self._maps.append(second)
         except OSError as error:
             raise explain_map(error, data, aux) from error
-        self.ring.page, self.ring.mapped = ffi.from_buffer(first), PAGE + data
         self.ring.aux, self.ring.aux_size = ffi.cast("uint8_t *", ffi.from_buffer(second)), aux
-        self.ring.file = file
+
+    def renew(self) -> None:
+        """Exchange an AUX area that is overwritten for a fresh one, which is zero; tracing has to be off. The kernel
+        goes on in it where it was in the old one. Raises MachineLacks."""
+        data, aux = int(self.ring.mapped) - PAGE, int(self.ring.aux_size)
+        self.ring.aux = ffi.NULL
+        self._maps.pop().close()
+        try:
+            fresh = mmap.mmap(self.fd, aux, mmap.MAP_SHARED, mmap.PROT_READ, offset=PAGE + data)
+        except OSError as error:
+            raise explain_map(error, data, aux) from error
+        self._maps.append(fresh)
+        self.ring.aux = ffi.cast("uint8_t *", ffi.from_buffer(fresh))
 
     def share(self, attr: PerfEventAttr, pid: int, cpu: int) -> int:
         """Open another event that writes into this one's rings; returns its descriptor, the caller's. Raises

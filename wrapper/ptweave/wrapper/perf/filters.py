@@ -59,11 +59,11 @@ def _parse(text: str) -> AddressFilter:
     try:
         real = path.resolve(strict=True)
         with real.open("rb") as file:
-            offset, size = _place(ELFFile(file), symbol)
+            offset, size, _ = function_place(ELFFile(file), symbol)
     except OSError as error:
         raise BadInput(f"cannot be read ({error.strerror})", where=name,
                        remedy="name the file the program maps") from error
-    except _Missing as error:
+    except NoSymbol as error:
         raise BadInput(str(error.args[0]), where=where, remedy="nm FILE lists its functions") from error
     except (ELFError, ValueError, LookupError, TypeError, AssertionError) as error:
         raise BadInput(f"is no ELF file that can be read ({error})", where=name,
@@ -71,12 +71,12 @@ def _parse(text: str) -> AddressFilter:
     return AddressFilter(FilterKind(action), str(real), offset, size)
 
 
-class _Missing(LookupError):
+class NoSymbol(LookupError):
     """No such function."""
 
 
-def _place(elf: ELFFile, symbol: str) -> tuple[int, int]:
-    """A function's offset in the file, and its size."""
+def function_place(elf: ELFFile, symbol: str) -> tuple[int, int, int]:
+    """A function's offset in the file, its size, and its address as the file has it. Raises NoSymbol."""
     for name in _TABLES:
         table = elf.get_section_by_name(name)
         if not isinstance(table, SymbolTableSection):
@@ -84,5 +84,5 @@ def _place(elf: ELFFile, symbol: str) -> tuple[int, int]:
         for entry in table.get_symbol_by_name(symbol) or []:
             if entry["st_info"]["type"] in ("STT_FUNC", "STT_GNU_IFUNC") and entry["st_size"]:
                 for offset in elf.address_offsets(entry["st_value"], entry["st_size"]):
-                    return int(offset), int(entry["st_size"])
-    raise _Missing(f"there is no function {symbol} in it")
+                    return int(offset), int(entry["st_size"]), int(entry["st_value"])
+    raise NoSymbol(f"there is no function {symbol} in it")
