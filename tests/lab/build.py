@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.packages import Unavailable, fetch, kernel_release, pins, unpack, unpack_driver
+from lab.packages import DRIVER, Unavailable, fetch, kernel_release, pins, unpack, unpack_driver
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -25,7 +25,9 @@ TOOLS = {"qemu-system-x86_64": "qemu-system-x86", "cpio": "cpio", "mkfs.ext4": "
 DRIVERS = ("virtio/virtio_ring", "virtio/virtio", "virtio/virtio_pci_modern_dev", "virtio/virtio_pci_legacy_dev",
            "virtio/virtio_pci", "block/virtio_blk")
 """Modules of the guest's disks, in the order they are loaded in."""
-PACKAGES = ("numpy", "numpy.libs", "pyarrow", "cffi", "elftools", "iced_x86")
+PACKAGES = ("numpy", "numpy.libs", "pyarrow", "cffi", "elftools", "iced_x86", "duckdb")
+ROOMS = ("data", "preload", "wrapper", "decode", "merge")
+"""What of the project the guest has."""
 UNUSED = ("test", "tests", "idlelib", "lib2to3", "tkinter", "turtledemo", "ensurepip", "distutils", "pydoc_data",
           "site-packages", "include", "__pycache__", "config-3*", "*.a", "libarrow_flight*",
           "_flight*", "_substrait*", "*.h", "*.pxd", "*.pyx",
@@ -60,6 +62,19 @@ def machine() -> Machine:
         return _build()
 
 
+def woken(built: Machine) -> Path:
+    """The state of a machine that has booted and loaded Python, saved: to wake it takes a second, to boot ten."""
+    from lab import emulator
+
+    state = FOLDER / "state"
+    inputs = _digests([built.kernel, built.initramfs, HERE / "emulator.py"])
+    with _locked(), _step("state", [*inputs, (FOLDER / ".python").read_text(), emulator.version()],
+                          [state]) as needed:
+        if needed:
+            emulator.save(built, FOLDER, state)
+    return state
+
+
 def _build() -> Machine:
     root, module = FOLDER / "root", FOLDER / "module"
     release = kernel_release()
@@ -73,18 +88,20 @@ def _build() -> Machine:
             for file in debs.glob("*.deb"):
                 file.unlink()  # 180 MB, and what is needed is unpacked
     sources = sorted((HERE / "module").iterdir())
-    with _step("module", [release, *_digests(sources)], [module / "ptlab.ko"]) as needed:
+    module.mkdir(exist_ok=True)
+    own = own_pmu()
+    with _step("module", [release, str(own), *_digests(sources)], [module / "ptlab.ko"]) as needed:
         if needed:
-            _build_module(root, module, sources, release)
+            _build_module(root, module, sources, release, own)
     init = HERE / "guest" / "init"
     initramfs = FOLDER / "initramfs.cpio"
     with _step("initramfs", [*_digests([init, module / "ptlab.ko"]), release], [initramfs]) as needed:
         if needed:
             _make_initramfs(root, module, release, init, initramfs)
     image = FOLDER / "python.ext4"
-    with _step("python", [sys.version, interpreter, *_package_versions(), str(UNUSED), *_digests([Path(__file__)]),
-                          *_linked()],
-               [image]) as needed:
+    runner = HERE / "guest" / "runner.py"
+    with _step("python", [sys.version, interpreter, *_package_versions(), str(UNUSED),
+                          *_digests([Path(__file__), runner]), *_linked()], [image]) as needed:
         if needed:
             _make_image(interpreter, image)
     return Machine(root / "boot" / f"vmlinuz-{release}", initramfs, image, interpreter)
@@ -113,13 +130,20 @@ def _run(words: list[object], where: Path | None = None) -> None:
         raise RuntimeError(f"{words[0]} failed:\n{done.stdout[-4000:]}{done.stderr[-4000:]}")
 
 
-def _build_module(root: Path, module: Path, sources: list[Path], release: str) -> None:
+def own_pmu() -> bool:
+    """Whether the PMU is ours, not the kernel's driver's."""
+    module = FOLDER / "module"
+    gone = module.exists() and not (module / "intel" / Path(DRIVER[0]).name).exists()
+    return gone or os.environ.get("PTWEAVE_LAB_PMU") == "own"
+
+
+def _build_module(root: Path, module: Path, sources: list[Path], release: str, own: bool) -> None:
     headers = root / "usr/src" / f"linux-headers-{release}"
     makefile = headers / "Makefile"  # names where the package would be installed
     makefile.write_text(makefile.read_text().replace("include /usr/src/", f"include {root}/usr/src/"))
     for source in sources:
         shutil.copy(source, module / source.name)
-    _run(["make", "-s", "-C", headers, f"M={module}", "modules"])
+    _run(["make", "-s", "-C", headers, f"M={module}", f"PTLAB_PMU={'own' if own else 'driver'}", "modules"])
 
 
 def _make_initramfs(root: Path, module: Path, release: str, init: Path, made: Path) -> None:
@@ -152,7 +176,7 @@ def _package_versions() -> list[str]:
 
 def _linked() -> list[str]:
     """The project's own objects, whose libraries the image must have."""
-    return sorted(path.name for room in ("wrapper", "preload") for path in _objects(ROOT / room))
+    return sorted(path.name for room in ROOMS for path in _objects(ROOT / room))
 
 
 def _site() -> Path:
@@ -174,13 +198,17 @@ def _make_image(interpreter: str, image: Path) -> None:
     for name in PACKAGES:
         if (site / name).exists():
             shutil.copytree(site / name, packages / name, ignore=ignored)
-    for file in site.glob("_cffi_backend*.so"):
-        shutil.copy(file, packages / file.name)
-    _copy_libraries(folder, [Path(interpreter).resolve(), *_objects(folder), *_objects(ROOT / "wrapper"),
-                             *_objects(ROOT / "preload"), Path("/usr/bin/perf")])
+    for pattern in ("_cffi_backend*.so", "_duckdb*.so"):
+        for file in site.glob(pattern):
+            shutil.copy(file, packages / file.name)
+    ours = [path for room in ROOMS for path in _objects(ROOT / room)]
+    _copy_libraries(folder, [Path(interpreter).resolve(), *_objects(folder), *ours, Path("/usr/bin/perf")])
     if Path("/usr/bin/perf").exists():
         _copy(Path("/usr/bin/perf").resolve(), folder, "/usr/bin/perf")
-    for program in ("sh", "true", "cat"):
+    shutil.copy(HERE / "guest" / "runner.py", folder / "runner.py")
+    (folder / "start").write_text("export PATH=/in/bin:/bin:/usr/bin HOME=/tmp PYTHONPATH=/packages "
+                                  f"PYTHONDONTWRITEBYTECODE=1\nexec {interpreter} -S /runner.py\n")
+    for program in ("sh", "true", "cat", "tar"):
         found = shutil.which(program)
         if found is not None:
             _copy(Path(found).resolve(), folder, f"/bin/{program}")

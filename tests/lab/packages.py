@@ -9,6 +9,8 @@ import subprocess
 from pathlib import Path
 
 PINS = Path(__file__).with_name("packages.txt")
+SOURCE = "linux-source-"
+"""The package whose driver is used where there is one; without it, or with PTWEAVE_LAB_PMU=own, a PMU of our own is."""
 DRIVER = ("arch/x86/events/intel/pt.c", "arch/x86/events/intel/pt.h")
 """The kernel's own driver of Intel PT, in its source package."""
 
@@ -37,11 +39,15 @@ def fetch(folder: Path) -> dict[str, Path]:
     if missing:
         if shutil.which("apt-get") is None:
             raise Unavailable("no apt-get: the laboratory's kernel comes from Debian's packages")
-        if not _download(folder, missing) and os.geteuid() == 0:  # the lists may be old
-            subprocess.run(["apt-get", "-q", "update"], capture_output=True, check=False)
-            _download(folder, missing)
+        if not _download(folder, missing):
+            if os.geteuid() == 0:  # the lists may be old
+                subprocess.run(["apt-get", "-q", "update"], capture_output=True, check=False)
+            source = [one for one in missing if one.startswith(SOURCE)]  # if that alone is gone
+            if not _download(folder, missing) and source:
+                _download(folder, [one for one in missing if one not in source])
         found = _found(folder, wanted)
-    gone = [f"{name} {version}" for name, version in wanted.items() if name not in found]
+    gone = [f"{name} {version}" for name, version in wanted.items()
+            if name not in found and not name.startswith(SOURCE)]
     if gone:
         raise Unavailable(f"cannot be downloaded: {', '.join(gone)}. Are Debian 12's archives reachable (apt-get "
                           f"update)? If these versions are gone from them, raise the pins in {PINS}")
@@ -73,13 +79,15 @@ def _download(folder: Path, missing: list[str]) -> bool:
 def unpack(debs: dict[str, Path], root: Path) -> None:
     """All but the source package, below `root`."""
     for name, file in debs.items():
-        if not name.startswith("linux-source-"):
+        if not name.startswith(SOURCE):
             subprocess.run(["dpkg-deb", "-x", file, root], check=True)
 
 
 def unpack_driver(debs: dict[str, Path], folder: Path) -> None:
-    """The files of DRIVER out of the source package, into `folder`."""
-    deb = next(file for name, file in debs.items() if name.startswith("linux-source-"))
+    """The files of DRIVER out of the source package, into `folder`; none where there is no such package."""
+    deb = next((file for name, file in debs.items() if name.startswith(SOURCE)), None)
+    if deb is None:
+        return
     folder.mkdir(parents=True, exist_ok=True)
     members = [f"linux-source-6.1/{name}" for name in DRIVER]
     outer = subprocess.Popen(["dpkg-deb", "--fsys-tarfile", deb], stdout=subprocess.PIPE)

@@ -4,6 +4,9 @@ that says what to do."""
 
 from __future__ import annotations
 
+import json
+from collections import Counter
+
 import pytest
 
 from lab.exact import check_exact, decoded, executed, gaps, packets
@@ -54,6 +57,19 @@ def test_a_trace_goes_on_after_the_kernel_had_to_stop_it(job: Job) -> None:
     assert count > 0.9 * ran.count
     stream = bundle.ledger()["trace/0"]
     assert stream.produced == stream.stored == int(job.text("bytes"))
+
+
+@pytest.mark.lab("lost")
+def test_records_that_the_kernel_dropped_are_counted_exactly(job: Job) -> None:
+    seen, stored = Counter(json.loads(job.text("seen"))), Counter(json.loads(job.text("stored")))
+    told = stored.pop("LOST")
+    lost = int(job.text("lost"))
+    assert told >= 1
+    assert lost > 100
+    seen["AUX"] = int(job.text("outs")) + 1  # one whenever it is taken from its processor, and one at its end
+    assert seen.total() == stored.total() + lost
+    assert all(stored[kind] <= seen[kind] for kind in stored)
+    assert decoded(job).ledger()["sideband"].lost == {"the kernel's ring was full": lost}
 
 
 @pytest.mark.lab("errors")

@@ -37,7 +37,7 @@ def test_psbs_come_as_often_as_asked_for_and_returns_have_addresses(job: Job) ->
 def test_what_the_processor_has_not_is_an_error_that_says_what_it_has(job: Job) -> None:
     assert [job.text(f"bad{number}").strip() for number in range(6)] == ["3", "3", "3", "3", "3", "2"]
     said = job.text("stderr")
-    for words in ("has no mtc: leave it out; there is", "has no ptw: ", "has no sleep: ",
+    for words in ("has no pwr_evt: leave it out; there is", "takes no mtc_period of 99", "has no sleep: ",
                   "takes no psb_period of 9: choose one of 0, 1, 2,", "takes no psb_period of 99",
                   "without tsc there is nothing to decode"):
         assert words in said

@@ -20,7 +20,15 @@
 
 struct ptlab_ran; /* oracle.c */
 
+/* Where packets go with the PMU of our own (own.c): pages, in place of the tables that the kernel's driver makes. */
+struct ptlab_sink {
+	void **pages; /* NULL: tables */
+	u64 size, head, limit, wakeup;
+	bool overwrite;
+};
+
 struct ptlab_cpu {
+	struct ptlab_sink sink;
 	/* registers */
 	u64 ctl, status, base, mask, range[2 * PTLAB_RANGES];
 	u64 since_psb; /* bytes */
@@ -30,6 +38,7 @@ struct ptlab_cpu {
 	unsigned int ncalls;
 	u8 tnt, ntnt;
 	bool last_ip_valid, need_tsc;
+	u64 mtc, cyc; /* the crystal clock's ticks that the last MTC told of; the TSC at the last CYC */
 	bool pmi; /* a region with INT is full */
 	/* what is traced */
 	struct task_struct *armed;
@@ -68,6 +77,7 @@ static inline bool ptlab_active(const struct ptlab_cpu *cpu)
 }
 
 /* Packets (packets.c; SDM vol. 3, 33.4). */
+#define PTLAB_TSC_RATIO 256 /* TSC ticks per tick of the crystal clock (CPUID leaf 0x15) */
 enum ptlab_ip_packet { PTLAB_TIP = 0x0d, PTLAB_PGE = 0x11, PTLAB_PGD = 0x01, PTLAB_FUP = 0x1d };
 
 bool ptlab_passes(const struct ptlab_cpu *cpu, u64 ip);
@@ -83,6 +93,8 @@ void ptlab_leave_call(struct ptlab_cpu *cpu);
 void ptlab_leave_at(struct ptlab_cpu *cpu, u64 ip);
 void ptlab_overflow(struct ptlab_cpu *cpu, u64 ip);
 void ptlab_stop(struct ptlab_cpu *cpu);
+void ptlab_time(struct ptlab_cpu *cpu);
+void ptlab_ptwrite(struct ptlab_cpu *cpu, u64 ip, u64 value, bool wide);
 void ptlab_branch(struct ptlab_cpu *cpu, const u8 *code, u64 from, u64 to);
 
 /* Branches (branch.c). */

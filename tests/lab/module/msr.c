@@ -63,11 +63,37 @@ static bool next_region(struct ptlab_cpu *cpu, u64 entry, u64 index, u64 offset)
 	return true;
 }
 
+static void store_pages(struct ptlab_cpu *cpu, const u8 *bytes, u64 size)
+{
+	struct ptlab_sink *sink = &cpu->sink;
+
+	while (size) {
+		u64 offset = sink->head % sink->size, part = min_t(u64, size, PAGE_SIZE - offset % PAGE_SIZE);
+
+		if (!sink->overwrite)
+			part = min(part, sink->limit - sink->head);
+		if (!part) {
+			cpu->status |= RTIT_STATUS_STOPPED;
+			break;
+		}
+		memcpy(sink->pages[offset >> PAGE_SHIFT] + offset % PAGE_SIZE, bytes, part);
+		ptlab_bytes += part;
+		sink->head += part;
+		bytes += part;
+		size -= part;
+	}
+	cpu->pmi |= !sink->overwrite && (sink->head >= sink->wakeup || size);
+}
+
 void ptlab_store(struct ptlab_cpu *cpu, const u8 *bytes, unsigned int size)
 {
 	if (cpu->status & (RTIT_STATUS_STOPPED | RTIT_STATUS_ERROR))
 		return;
 	cpu->since_psb += size;
+	if (cpu->sink.pages) {
+		store_pages(cpu, bytes, size);
+		return;
+	}
 	if (!(cpu->ctl & RTIT_CTL_TOPA)) {
 		ptlab_bytes += size;
 		store_single(cpu, bytes, size);
@@ -160,18 +186,22 @@ void ptlab_wrmsr(u32 index, u64 value)
 	local_irq_restore(flags);
 }
 
-/* Leaf 0x14: what this processor's Intel PT can do (SDM vol. 3, table 33-11). */
+/* Leaf 0x14: what this processor's Intel PT can do (SDM vol. 3, table 33-11). Leaf 0x15: its crystal clock. */
 void ptlab_cpuid(u32 leaf, u32 sub, u32 *a, u32 *b, u32 *c, u32 *d)
 {
 	*a = *b = *c = *d = 0;
+	if (leaf == 0x15) {
+		*a = 1;
+		*b = PTLAB_TSC_RATIO;
+	}
 	if (leaf != 0x14)
 		return;
 	if (sub == 0) {
 		*a = 1;
-		*b = BIT(0) | BIT(1) | BIT(2);                       /* CR3 filter, PSB period, address filters */
+		*b = BIT(0) | BIT(1) | BIT(2) | BIT(3) | BIT(4); /* CR3 filter, PSB and CYC, filters, MTC, PTWRITE */
 		*c = BIT(0) | (ptlab_multiple ? BIT(1) : 0) | BIT(2); /* ToPA, with several entries, single range */
 	} else if (sub == 1) {
-		*a = ptlab_ranges;
-		*b = 0x3f << 16 | 1; /* PSB periods of 2 to 64 KB; no MTC, no CYC threshold */
+		*a = ptlab_ranges | 0xffffu << 16; /* all periods of MTC */
+		*b = 0x3f << 16 | 0x1fff;          /* PSB periods of 2 to 64 KB; CYC thresholds up to 2048 */
 	}
 }

@@ -46,6 +46,23 @@ void ptlab_out(struct ptlab_cpu *cpu, const u8 *bytes, unsigned int size)
 		ptlab_store(cpu, bytes, size);
 }
 
+/* The cycles since the last CYC, in front of a packet that tells of execution (SDM vol. 3, 33.4.2.14): the processor runs
+ * at the TSC's rate. Those that are fewer than the threshold are told with the next one's. */
+static void put_cyc(struct ptlab_cpu *cpu)
+{
+	u64 now = rdtsc_ordered(), cycles = now - cpu->cyc;
+	unsigned int threshold = (cpu->ctl & RTIT_CTL_CYC_THRESH) >> RTIT_CTL_CYC_THRESH_OFFSET, size = 1;
+	u8 packet[10];
+
+	if (!(cpu->ctl & RTIT_CTL_CYCLEACC) || (threshold && cycles < 1ull << (threshold - 1)))
+		return;
+	cpu->cyc = now;
+	packet[0] = 3 | (cycles >> 5 ? 4 : 0) | (cycles & 0x1f) << 3;
+	for (cycles >>= 5; cycles; cycles >>= 7)
+		packet[size++] = (cycles >> 7 ? 1 : 0) | (cycles & 0x7f) << 1;
+	ptlab_out(cpu, packet, size);
+}
+
 void ptlab_flush(struct ptlab_cpu *cpu)
 {
 	u8 packet = (u8)(1u << (cpu->ntnt + 1) | cpu->tnt << 1);
@@ -53,6 +70,7 @@ void ptlab_flush(struct ptlab_cpu *cpu)
 	if (!cpu->ntnt)
 		return;
 	cpu->ntnt = cpu->tnt = 0;
+	put_cyc(cpu);
 	ptlab_out(cpu, &packet, 1);
 }
 
@@ -79,9 +97,21 @@ void ptlab_ip(struct ptlab_cpu *cpu, enum ptlab_ip_packet kind, u64 ip)
 	}
 	packet[0] = kind | mode << 5;
 	memcpy(packet + 1, &ip, size);
+	if (kind == PTLAB_TIP || kind == PTLAB_PGE)
+		put_cyc(cpu);
 	ptlab_out(cpu, packet, size + 1);
 	cpu->last_ip = ip;
 	cpu->last_ip_valid = true;
+}
+
+/* How the TSC packet before it and the crystal clock go together. */
+static void put_tma(struct ptlab_cpu *cpu, u64 now)
+{
+	u64 crystal = now / PTLAB_TSC_RATIO, rest = now % PTLAB_TSC_RATIO;
+	u8 packet[7] = { 2, 0x73, crystal, crystal >> 8, 0, rest, rest >> 8 & 1 };
+
+	cpu->mtc = crystal;
+	ptlab_out(cpu, packet, sizeof(packet));
 }
 
 static void put_tsc(struct ptlab_cpu *cpu)
@@ -90,6 +120,38 @@ static void put_tsc(struct ptlab_cpu *cpu)
 	u8 packet[8] = { 0x19 };
 
 	memcpy(packet + 1, &now, 7);
+	ptlab_out(cpu, packet, sizeof(packet));
+	if (!cpu->dropping)
+		cpu->cyc = now;
+	if (cpu->ctl & RTIT_CTL_MTC_EN)
+		put_tma(cpu, now);
+}
+
+static unsigned int mtc_period(const struct ptlab_cpu *cpu)
+{
+	return (cpu->ctl & RTIT_CTL_MTC_RANGE) >> RTIT_CTL_MTC_RANGE_OFFSET;
+}
+
+/* Time has gone on: an MTC, where the crystal clock came to another period of it. What its eight bits cannot tell (the task
+ * was not running) a TSC does. */
+void ptlab_time(struct ptlab_cpu *cpu)
+{
+	u64 period, passed;
+	u8 packet[2] = { 0x59 };
+
+	if (!(cpu->ctl & RTIT_CTL_MTC_EN) || !(cpu->ctl & RTIT_CTL_TSC_EN) || !cpu->packets || cpu->dropping)
+		return;
+	period = rdtsc_ordered() / PTLAB_TSC_RATIO >> mtc_period(cpu);
+	passed = period - (cpu->mtc >> mtc_period(cpu));
+	if (!passed)
+		return;
+	ptlab_flush(cpu);
+	if (passed > 128) {
+		put_tsc(cpu);
+		return;
+	}
+	cpu->mtc = period << mtc_period(cpu);
+	packet[1] = period;
 	ptlab_out(cpu, packet, sizeof(packet));
 }
 
@@ -187,6 +249,21 @@ void ptlab_stop(struct ptlab_cpu *cpu)
 
 	ptlab_out(cpu, packet, sizeof(packet));
 	cpu->status |= RTIT_STATUS_STOPPED;
+}
+
+/* PTWRITE of 8 or 4 bytes, at `ip`. */
+void ptlab_ptwrite(struct ptlab_cpu *cpu, u64 ip, u64 value, bool wide)
+{
+	bool fup = cpu->ctl & RTIT_CTL_FUP_ON_PTW;
+	u8 packet[10] = { 2, 0x12 | wide << 5 | fup << 7 };
+
+	if (!cpu->packets || !(cpu->ctl & RTIT_CTL_PTW_EN))
+		return;
+	ptlab_flush(cpu);
+	memcpy(packet + 2, &value, sizeof(value));
+	ptlab_out(cpu, packet, wide ? 10 : 6);
+	if (fup)
+		ptlab_ip(cpu, PTLAB_FUP, ip);
 }
 
 static void remember_call(struct ptlab_cpu *cpu, u64 after)
