@@ -198,6 +198,8 @@ def _make_image(interpreter: str, image: Path) -> None:
     for name in PACKAGES:
         if (site / name).exists():
             shutil.copytree(site / name, packages / name, ignore=ignored)
+    for info in site.glob("duckdb-*.dist-info"):  # it looks for its version there
+        shutil.copytree(info, packages / info.name)
     for pattern in ("_cffi_backend*.so", "_duckdb*.so"):
         for file in site.glob(pattern):
             shutil.copy(file, packages / file.name)

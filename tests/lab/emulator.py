@@ -29,7 +29,7 @@ _POLL_SECONDS = 0.05
 def _words(built: Machine, given: Path, disk: Path) -> list[str]:
     words = [
         "qemu-system-x86_64", "-accel", "tcg,thread=multi",
-        "-cpu", "max,vendor=GenuineIntel,family=6,model=94,stepping=3",
+        "-cpu", "max,vendor=GenuineIntel,family=6,model=94,stepping=3,level=0x16",
         "-M", "q35", "-smp", "2", "-m", "2048", "-nodefaults", "-display", "none", "-serial", "stdio", "-no-reboot",
         "-kernel", str(built.kernel), "-initrd", str(built.initramfs),
         "-append", "console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable"]

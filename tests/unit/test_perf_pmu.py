@@ -25,7 +25,7 @@ def pmu_folder(root: Path, **formats: str) -> Path:
     (folder / "type").write_text("9\n")
     (folder / "caps/psb_periods").write_text("3f\n")
     (folder / "tsc_art_ratio").write_text("176:2\n")
-    (folder / "max_nonturbo_ratio").write_text("1c\n")
+    (folder / "max_nonturbo_ratio").write_text("28\n")
     (folder / "nr_addr_filters").write_text("2\n")
     return root
 
@@ -39,7 +39,7 @@ def test_settings_go_where_the_files_say_also_when_bits_are_scattered(tmp_path: 
     assert (attr.type, attr.config, attr.config1) == (9, 1 << 10 | 5 << 24, 1 | 1 << 5 | 1 << 9 | 1 << 10)
     pmu.set(attr, {"psb_period": 2})
     assert attr.config == 1 << 10 | 2 << 24
-    assert (pmu.caps["psb_periods"], pmu.tsc_art_ratio, pmu.max_nonturbo_ratio) == (0x3F, (176, 2), 0x1C)
+    assert (pmu.caps["psb_periods"], pmu.tsc_art_ratio, pmu.max_nonturbo_ratio) == (0x3F, (176, 2), 28)
     assert pmu.filters == 2
 
 

@@ -44,7 +44,12 @@ CAPABILITY(topa_multiple_entries, 1);
 CAPABILITY(mtc_periods, 0xffff);
 CAPABILITY(cycle_thresholds, 0x1fff);
 CAPABILITY(psb_periods, 0x3f);
-CAPABILITY(max_nonturbo_ratio, 20);
+
+static ssize_t max_nonturbo_ratio_show(struct device *device, struct device_attribute *unused, char *text)
+{
+	return sprintf(text, "%u\n", 20);
+}
+static DEVICE_ATTR_RO(max_nonturbo_ratio);
 
 static ssize_t tsc_art_ratio_show(struct device *device, struct device_attribute *unused, char *text)
 {

@@ -91,7 +91,7 @@ def read_pmu(name: str, devices: Path = DEVICES) -> Pmu | None:
             if (folder / "caps").is_dir() else {}
         ticks, _, crystal = _text(folder / "tsc_art_ratio", "0:0").partition(":")
         return Pmu(name, int(_text(folder / "type", "")), formats, caps, int(_text(folder / "nr_addr_filters", "0")),
-                   int(_text(folder / "max_nonturbo_ratio", "0"), 16), (int(ticks), int(crystal or 0)))
+                   int(_text(folder / "max_nonturbo_ratio", "0")), (int(ticks), int(crystal or 0)))
     except (OSError, ValueError) as error:
         raise MachineLacks(f"its description cannot be understood ({error})", where=str(folder),
                            remedy="report it, with the files of that folder; --engine soft needs no PMU") from error
