@@ -10,6 +10,9 @@ from pathlib import Path
 
 from labtools import note, ptweave, ptweave_started
 
+from ptweave.wrapper import pt
+
+pt.WATERMARK_MAX = 4096  # it stores often: there are many moments that differ
 ADDR_NO_RANDOMIZE = 0x0040000
 TIMES = int(Path("/in/times").read_text())
 WORDS = ("--aux-size=64K", "--",  # no trace is as long as that
