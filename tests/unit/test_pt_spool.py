@@ -177,3 +177,31 @@ def test_no_bytes_break_the_reading_of_records(tail: bytes, at: int, value: int)
     good[at % len(good)] = value
     for record in pt_spool.parse_records(bytes(good) + tail):
         assert record is None or record.when.time >= 0
+
+
+def test_a_flight_recorder_that_died_leaves_snapshots_that_are_not_decoded_across(tmp_path: Path) -> None:
+    """Its ring is gone, and how far the processor came in it says nothing of how much."""
+    spool = Spool(tmp_path)
+    when = Moment(7, 7, 1000)
+    off = PSB + b"\x01"  # tracing is off at its end: without a cut there, decoding would go on behind it
+    spool.trace(Trace("0", 0, 7, 7, -1), synthesis.itrace_start(when) + aux(when, 4096, 65536, 2), off + PSB)
+    with (spool.folder / pt_spool.SNAPSHOTS).open("w") as out:
+        for place in (0, len(off)):
+            out.write(json.dumps({"trace": "0", "offset": place, "why": "SIGUSR2"}) + "\n")
+        out.write('{"trace": "0", "off')
+    rows, ledger = spool.finish()
+    before = "snapshot (SIGUSR2): what is missing before it is not known: the recorder died"
+    assert kinds(rows, "lost", "offset", "detail", "value") == [
+        (0, before, 0), (len(off), before, 0),
+        (len(off + PSB), "the recorder died: packets that are in no snapshot", 0)]
+    assert ledger["trace/0"].lost == {}
+
+
+def test_the_place_where_tracing_was_off_can_be_gone_on_from_without_a_snapshot(tmp_path: Path) -> None:
+    """The control of the one above."""
+    spool = Spool(tmp_path)
+    when = Moment(7, 7, 1000)
+    off = PSB + b"\x01"
+    spool.trace(Trace("0", 0, 7, 7, -1), synthesis.itrace_start(when), off + PSB)
+    rows, _ = spool.finish({"0": Losses(breaks=[(len(off), "lost")])})
+    assert kinds(rows, "lost", "offset", "value") == [(len(off), 1)]

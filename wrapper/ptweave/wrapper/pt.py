@@ -121,7 +121,7 @@ class PtRecorder:
         self._shared: list[int] = []  # events that write into others' rings
         self._forked: set[int] = set()  # pids whose beginning the kernel told
         self._statuses: dict[int, int] = {}
-        self._flight = FlightRecorder(self._statuses) if options.snapshot else None
+        self._flight = FlightRecorder(self._statuses, spool / pt_spool.SNAPSHOTS) if options.snapshot else None
         self._places = Breakpoints(options.places)
         self._told: list[int] = []  # threads that were attached to
         self._aux_size = options.aux_size or AUX_SIZES[0]
@@ -474,6 +474,8 @@ class PtRecorder:
         for stream in self._streams.values():
             stream.close()
         self._places.close()
+        if self._flight is not None:
+            self._flight.close()
 
 
 def _appending(path: Path) -> int:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 from ptweave.data import MachineLacks
 from ptweave.wrapper.perf.abi import Ioctl
@@ -24,10 +26,12 @@ NONE_TAKEN = ("packets: no snapshot was taken: nobody asked for one (kill -USR2)
 
 
 class FlightRecorder:
-    """`statuses`: wait statuses of processes that have ended, as they become known."""
+    """`statuses`: wait statuses of processes that have ended, as they become known. `places` is the spool's file of
+    where snapshots begin, for a recorder that dies."""
 
-    def __init__(self, statuses: Mapping[int, int]) -> None:
+    def __init__(self, statuses: Mapping[int, int], places: Path) -> None:
         self._statuses = statuses
+        self._places = places.open("a")
         self._asked: list[str] = []
         self.taken = 0
         """How many times something was stored."""
@@ -35,6 +39,16 @@ class FlightRecorder:
     def ask(self, why: str) -> None:
         """A snapshot is wanted."""
         self._asked.append(why)
+
+    def close(self) -> None:
+        """Idempotent."""
+        self._places.close()
+
+    def _keep(self, stream: Stream, why: str) -> None:
+        place = {"trace": stream.trace.name, "offset": int(stream.event.ring.stored), "why": why}
+        self._places.write(json.dumps(place) + "\n")
+        self._places.flush()
+        stream.window.keep(stream.event, stream.losses, why)
 
     def take(self, streams: Sequence[Stream], others: Sequence[int], drain: Callable[[], None]) -> list[str]:
         """Take the snapshot that was asked for, if one was. `others`: descriptors of further events of these rings;
@@ -49,7 +63,7 @@ class FlightRecorder:
         drain()
         wrong = []
         for stream in streams:
-            stream.window.keep(stream.event, stream.losses, why)
+            self._keep(stream, why)
             stream.window.spent = stream.over
         for stream in alive:
             stream.losses.breaks.append((int(stream.event.ring.stored),
@@ -71,7 +85,7 @@ class FlightRecorder:
         if stream.home != stream.trace.pid and why is None:
             ended, why = ended_by(stream.home, self._statuses)
         if ended and why != "":
-            stream.window.keep(stream.event, stream.losses, f"ended by {why}" if why else "how it ended is not known")
+            self._keep(stream, f"ended by {why}" if why else "how it ended is not known")
             self.taken += 1
             return True
         if not ended and not last and time.monotonic() - stream.over_since < GRACE_SECONDS:

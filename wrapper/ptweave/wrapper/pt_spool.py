@@ -5,6 +5,7 @@ Packets go to `trace/` at once. In the bundle's folder `spool/`:
 
     pt.json        {"version": 1, "type", "zero", "mult", "shift", "filters": [{"kind", "path", "offset", "size"}]}:
                    the PMU's type; how perf times become TSC ticks; what is traced
+    snapshots.jsonl  of a flight recorder, a line before each snapshot of a trace: {"trace", "offset", "why"}
     images.jsonl   a line for each file of code kept: {"device": [major, minor], "inode", "image"}
     <name>.rec     of the trace of that name: HEADER (magic "PTWR", version, then signed: thread, pid, tid, cpu, and
                    1 for a thread that is a process; little-endian), then perf's records as the kernel wrote them
@@ -42,6 +43,7 @@ MAGIC = b"PTWR"
 VERSION = 1
 DESCRIPTION = "pt.json"
 IMAGES = "images.jsonl"
+SNAPSHOTS = "snapshots.jsonl"
 VDSO = "[vdso]"
 RECORDS_MAX = 1 << 30
 """Bytes of records of one trace that are read."""
@@ -144,8 +146,9 @@ def finish(bundle: Bundle, folder: Path, ledger: Ledger, losses: Mapping[str, Lo
             row["value"] = (statuses or {}).get(int(str(row["pid"])), -1)
         elif row["kind"] is SidebandKind.PROCESS and row["pid"] in pseudo:
             row["detail"] = "thread"
+    known = _snapshots(folder) if losses is None else losses
     for trace in traces:
-        rows += _packets(bundle, trace, ledger, (losses or {}).get(trace.name), died=losses is None)
+        rows += _packets(bundle, trace, ledger, known.get(trace.name), died=losses is None)
     rows.sort(key=lambda row: (int(str(row["tsc"])), _ORDER[SidebandKind(str(row["kind"]))]))
     write_sideband(bundle.sideband, [_plain(row) for row in rows])
     _account(ledger, traces, rows)
@@ -200,6 +203,22 @@ def _images(folder: Path) -> dict[tuple[object, int], str]:
     return found
 
 
+def _snapshots(folder: Path) -> dict[str, Losses]:
+    """Where a flight recorder that died began to store snapshots: what is missing before each is not known."""
+    found: dict[str, Losses] = {}
+    path = folder / SNAPSHOTS
+    for line in path.read_text().splitlines() if path.exists() else []:
+        try:
+            raw = json.loads(line)
+            name, place, why = str(raw["trace"]), int(raw["offset"]), str(raw["why"])
+        except (ValueError, KeyError, TypeError):
+            break  # it died while it wrote this line
+        losses = found.setdefault(name, Losses())
+        losses.breaks.append((place, f"snapshot ({why}): what is missing before it is not known: the recorder died"))
+        losses.cuts.add(place)
+    return found
+
+
 def _known(traces: list[Trace]) -> set[int]:
     """tids that are of this run: a processor's trace names others as well."""
     known = {trace.tid for trace in traces}
@@ -243,11 +262,12 @@ def _packets(bundle: Bundle, trace: Trace, ledger: Ledger, losses: Losses | None
     path.with_suffix(".psb").write_bytes(index_psbs(path))
     lost = dict(losses.bytes) if losses is not None else {}
     if died:
-        produced = max((record.offset + record.size for record in trace.records if isinstance(record, Aux)), default=0)
+        produced = max((record.offset + record.size for record in trace.records
+                        if isinstance(record, Aux) and not record.flags & AuxFlag.OVERWRITE), default=0)
         lost["the recorder died"] = max(0, produced - trace.stored)
     ledger.add(f"trace/{trace.name}", "bytes", stored=trace.stored, lost=lost)
     rows: list[Row] = []
-    for place, detail in _breaks(trace, losses):
+    for place, detail in _breaks(trace, losses, died=died):
         cut = losses is not None and place in losses.cuts
         place = min(place, trace.stored)
         clean = not cut and tracing_is_off(path, place)
@@ -257,8 +277,10 @@ def _packets(bundle: Bundle, trace: Trace, ledger: Ledger, losses: Losses | None
     return rows
 
 
-def _breaks(trace: Trace, losses: Losses | None) -> list[tuple[int, str]]:
+def _breaks(trace: Trace, losses: Losses | None, *, died: bool) -> list[tuple[int, str]]:
     found = dict(losses.breaks) if losses is not None else {}
+    if died and any(isinstance(record, Aux) and record.flags & AuxFlag.OVERWRITE for record in trace.records):
+        found[trace.stored] = "the recorder died: packets that are in no snapshot"
     for record in trace.records:
         if isinstance(record, Aux):
             words = [flag.name for flag in (AuxFlag.TRUNCATED, AuxFlag.PARTIAL, AuxFlag.COLLISION)
