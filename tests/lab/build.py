@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Builds the laboratory below build/lab: module, initramfs, Python image. What did not change is not built again."""
+"""Builds the laboratory below build/lab: module, initramfs, Python image, the state of a machine that has booted. What
+did not change is not built again. docs/hardware.md, "The laboratory"."""
 
 from __future__ import annotations
 
