@@ -34,7 +34,7 @@ def pack(jobs: Sequence[str], folder: Path, made: Path) -> None:
     COMPILED.mkdir(exist_ok=True)
     for source in stage.rglob("*.py"):
         _compile_python(source, f"/in/{source.relative_to(stage)}")
-    (stage / "times").write_text("50" if os.environ.get("PTWEAVE_LONG") else "6")
+    (stage / "times").write_text("50" if os.environ.get("PTWEAVE_LONG") else "8")
     (stage / "order").write_text(" ".join(jobs))
     (stage / "path").write_text(":".join(f"/in/{room}" for room in ROOMS))
     (stage / "bin").mkdir()
