@@ -36,7 +36,7 @@ enum ptw_watch_access {
 	PTW_HAS_WRITTEN = 2,
 	PTW_HAS_READ_AND_WRITTEN = 3,
 	PTW_NOT_ASKED_FOR = 4, /* written, where only reads are wanted */
-	PTW_BY_LIBTTHREAD = 5, /* for its own purposes */
+	PTW_BY_LIBTTHREAD = 5, /* for its own purposes, or while it had blocked signals */
 };
 
 struct ptw_watch_plan {

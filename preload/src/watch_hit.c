@@ -151,6 +151,13 @@ extern const char __ehdr_start[] PTW_HIDDEN, etext[] PTW_HIDDEN; /* the linker's
 
 static bool of_libtthread(uint64_t code) { return code - (uint64_t)__ehdr_start < (uint64_t)(etext - __ehdr_start); }
 
+/* Where threads are processes the program cannot block SIGTRAP: what comes late was done in libtthread, or in the C library
+ * where it blocks all signals. */
+static bool is_own(const struct hit *hit, uint64_t next)
+{
+	return hit->late ? ptw_process_mode : of_libtthread(hit->ip ? hit->ip : next);
+}
+
 static void log_hit(struct ptv_producer *producer, struct hit *hit, const greg_t *registers)
 {
 	struct seen *one = &seen[hit->number];
@@ -158,7 +165,7 @@ static void log_hit(struct ptv_producer *producer, struct hit *hit, const greg_t
 	struct ptv_event event;
 	bool readable = read_memory(one->address, one->length, now);
 	bool known = readable && exchange(one, now, before);
-	bool shown = !of_libtthread(hit->ip ? hit->ip : (uint64_t)registers[REG_RIP]);
+	bool shown = !is_own(hit, (uint64_t)registers[REG_RIP]);
 	if (hit->access == PTW_TOUCHED && known && memcmp(before, now, one->length) != 0)
 		hit->access = one->mode == PTW_WATCH_READ ? PTW_NOT_ASKED_FOR : PTW_HAS_WRITTEN;
 	if (!shown)

@@ -407,7 +407,7 @@ WATCH_SITES = Table("watch_sites", "a watchpoint (--watch)", (
     Column("type", _STR, "", "by the debug information; empty unknown", dictionary=True),
     Column("hits", _I64, "", "rows of it in watches"),
     Column("skipped", _I64, "", "writes that the processor found and r did not ask for; not in watches"),
-    Column("own", _I64, "", "touched by libtthread itself; not in watches"),
+    Column("own", _I64, "", "touched by libtthread itself, or while it had signals blocked; not in watches"),
 ))
 
 PROFILE = Table("profile", "a distinct call stack of a thread and what ran in its top frame", (
@@ -440,7 +440,8 @@ CALLS = Table("calls", "a function call; stored only when merged with --calls", 
 
 TABLES: dict[str, Table] = {t.name: t for t in (
     THREADS, PROCESSES, IMAGES, MAPS, BLOCKS, PATHS, FLOW, CLOCK, PT_EVENTS, GAPS, SYSCALLS, THUNKS, ACCESSES,
-    ALLOCATIONS, TRANSFERS, EDGES, RACES, TAGS, PROBES, PROBE_SITES, WATCHES, WATCH_SITES, PROFILE, STACKS, CALLS, *EVENT_TABLES)}
+    ALLOCATIONS, TRANSFERS, EDGES, RACES, TAGS, PROBES, PROBE_SITES, WATCHES, WATCH_SITES, PROFILE, STACKS, CALLS,
+    *EVENT_TABLES)}
 
 # --- between the stages -------------------------------------------------------------------------------------------
 

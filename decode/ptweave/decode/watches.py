@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Hits of watchpoints out of the run's files of events, and what was watched (`watches/watches.json`, which the recorder
-wrote): `decoded/watches.parquet` (`ptweave.data.schemas.DECODED_WATCHES`) and the table `watch_sites`."""
+"""Hits of watchpoints out of the run's files of events, and what was watched (`watches/watches.json`, which the
+recorder wrote): `decoded/watches.parquet` (`ptweave.data.schemas.DECODED_WATCHES`) and the table `watch_sites`."""
 
 from __future__ import annotations
 

@@ -18,9 +18,8 @@ from ptweave.wrapper.perf.filters import parse_filters
 from ptweave.wrapper.perf.settings import parse_settings
 from ptweave.wrapper.pt import PtOptions
 from ptweave.wrapper.supervisor import Options, Recording, attach, record, repair
-from ptweave.wrapper.threads import Access, ThreadsMode, View
-
 from ptweave.wrapper.target import Linkage, examine
+from ptweave.wrapper.threads import Access, ThreadsMode, View
 from ptweave.wrapper.watches.plan import Plan as WatchPlan
 from ptweave.wrapper.watches.plan import make_plan
 from ptweave.wrapper.watches.spec import parse_spec

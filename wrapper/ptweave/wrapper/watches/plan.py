@@ -66,7 +66,7 @@ class Plan:
 
 def pieces(address: int, length: int) -> list[tuple[int, int]]:
     """What each debug register takes: 8, 4, 2 or 1 bytes at a multiple of that (SDM volume 3, 18.2.4)."""
-    found = []
+    found: list[tuple[int, int]] = []
     while length > 0 and len(found) <= SLOTS:
         size = SLOT_BYTES
         while size > length or address % size:
@@ -79,13 +79,14 @@ def pieces(address: int, length: int) -> list[tuple[int, int]]:
 def make_plan(specs: Sequence[Spec], executable: Path, linked: Sequence[Path] | None = None) -> Plan:
     """Raises BadInput for what is found nowhere, is ambiguous, or is more than the processor can watch."""
     linked = linked_files(executable) if linked is None else linked
-    plan, read = Plan(), {}
+    plan = Plan()
+    read: dict[Path, Variables] = {}
     for spec in specs:
         where = f"--watch '{spec.text}'"
         file, address, length, kind = _place(spec, linked, read, where)
         if len(pieces(address, length)) > SLOTS:
-            raise BadInput(f"{length} bytes{_shown(address)} take more than the processor's {SLOTS} debug registers, of 1, "
-                           "2, 4 or 8 aligned bytes each", where=where, remedy="watch a part of it")
+            raise BadInput(f"{length} bytes{_shown(address)} take more than the processor's {SLOTS} debug registers, "
+                           "of 1, 2, 4 or 8 aligned bytes each", where=where, remedy="watch a part of it")
         if file is not None and file not in plan.files:
             plan.files.append(file)
         plan.watches.append(Watch(len(plan.watches), spec.text, spec.mode.letters, str(file.path) if file else "",
@@ -114,7 +115,8 @@ def _place(spec: Spec, linked: Sequence[Path], read: dict[Path, Variables],
         return file, spec.address, spec.length, ""
     file, symbol = _variable(spec, linked, read, where)
     if symbol.thread:
-        raise BadInput("is thread-local: each thread has its own", where=where, remedy="watch something that they share")
+        raise BadInput("is thread-local: each thread has its own", where=where,
+                       remedy="watch something that they share")
     piece = file.type_at(symbol.address, spec.path, where)
     if piece is None and spec.path:
         raise BadInput(f"the debug information of {file.path} does not have it", where=where,

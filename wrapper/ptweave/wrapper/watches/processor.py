@@ -8,15 +8,13 @@ import errno
 import os
 import struct
 from collections.abc import Sequence
+from pathlib import Path
 
 from ptweave.data import MachineLacks
+from ptweave.wrapper.perf.abi import PerfEventAttr
+from ptweave.wrapper.perf.event import perf_event_open
 
-SYS_PERF_EVENT_OPEN = 298
-_ATTR_SIZE = 128
-_BREAKPOINT, _WRITES, _BYTES = 5, 2, 8
-_FLAGS = 1 << 0 | 1 << 1 | 1 << 5 | 1 << 6 | 1 << 36 | 1 << 37
-"""disabled, inherit, exclude_kernel, exclude_hv, remove_on_exec, sigtrap."""
-_CLOEXEC = 8
+_BREAKPOINT, _WRITES, _BYTES = 5, 2, 8  # PERF_TYPE_BREAKPOINT, HW_BREAKPOINT_W
 _COUNT = struct.Struct("<Q")
 _REMEDIES = {
     errno.EACCES: "lower /proc/sys/kernel/perf_event_paranoid to 2, or run as root",
@@ -29,19 +27,17 @@ _REMEDIES = {
 
 def check(slots: int) -> None:
     """Try to open that many, in this thread. Raises MachineLacks."""
-    libc = ctypes.CDLL(None, use_errno=True)
     memory = ctypes.create_string_buffer(_BYTES * (slots + 1))
     address = (ctypes.addressof(memory) + _BYTES - 1) & -_BYTES
     opened: list[int] = []
     try:
         for number in range(slots):
-            attr = bytearray(_ATTR_SIZE)
-            struct.pack_into("<IIQQ", attr, 0, _BREAKPOINT, _ATTR_SIZE, 0, 1)
-            struct.pack_into("<QIIQQ", attr, 40, _FLAGS, 0, _WRITES, address + _BYTES * number, _BYTES)
-            fd = libc.syscall(SYS_PERF_EVENT_OPEN, bytes(attr), 0, -1, -1, _CLOEXEC)
-            if fd < 0:
-                raise _lack(ctypes.get_errno())
-            opened.append(fd)
+            attr = PerfEventAttr(type=_BREAKPOINT, sample_period=1, disabled=1, inherit=1, exclude_kernel=1,
+                                 exclude_hv=1, remove_on_exec=1, sigtrap=1, bp_type=_WRITES,
+                                 config1=address + _BYTES * number, config2=_BYTES)
+            opened.append(perf_event_open(attr, 0, -1))
+    except OSError as error:
+        raise _lack(error.errno or 0) from error
     finally:
         for fd in opened:
             os.close(fd)
@@ -55,7 +51,7 @@ def _lack(number: int) -> MachineLacks:
 def is_event(fd: int) -> bool:
     """Whether a descriptor that somebody sent is of a perf event."""
     try:
-        return os.readlink(f"/proc/self/fd/{fd}") == "anon_inode:[perf_event]"
+        return str(Path(f"/proc/self/fd/{fd}").readlink()) == "anon_inode:[perf_event]"
     except OSError:
         return False
 

@@ -11,7 +11,8 @@ from ptweave.data import BadInput
 
 FORMS = "give VAR, VAR.field, VAR[n], FILE:VAR, ADDRESS:LENGTH or FILE+ADDRESS:LENGTH, and :r, :w or :rw behind it"
 _ADDRESS = re.compile(r"(?:(?P<file>.+)\+)?(?P<address>0[xX][0-9a-fA-F]{1,16}):(?P<length>\d{1,9})")
-_VARIABLE = re.compile(r"(?:(?P<file>.*[^:]):(?!:))?(?P<name>[A-Za-z_](?:[\w$]|::(?=[A-Za-z_]))*)(?P<path>(?:\.\w+|\[\d{1,18}\])*)")
+_VARIABLE = re.compile(r"(?:(?P<file>.*[^:]):(?!:))?(?P<name>[A-Za-z_](?:[\w$]|::(?=[A-Za-z_]))*)"
+                       r"(?P<path>(?:\.\w+|\[\d{1,18}\])*)")
 _STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
 
 
@@ -31,8 +32,8 @@ _MODES = {"r": Mode.READ, "w": Mode.WRITE, "rw": Mode.READ | Mode.WRITE}
 
 @dataclass(frozen=True)
 class Spec:
-    """One --watch. With a `name` a variable, `path` leading into it (members' names and indices); else `length` bytes at
-    `address`: of the process, or of `file` as it is linked."""
+    """One --watch. With a `name` a variable, `path` leading into it (members' names and indices); else `length` bytes
+    at `address`: of the process, or of `file` as it is linked."""
 
     text: str
     mode: Mode
@@ -55,4 +56,7 @@ def parse_spec(text: str) -> Spec:
     if variable is None:
         raise BadInput("is nothing that can be watched", where=f"--watch '{text}'", remedy=FORMS)
     steps = tuple(member or int(index) for member, index in _STEP.findall(variable["path"]))
-    return Spec(text, mode, variable["file"], variable["name"], steps)
+    name = variable["name"]
+    if steps and isinstance(steps[0], str) and steps[0].isdigit():  # a function's static variable, as gcc numbers them
+        name, steps = f"{name}.{steps[0]}", steps[1:]
+    return Spec(text, mode, variable["file"], name, steps)

@@ -67,7 +67,8 @@ class Variables:
         except OSError as error:
             raise BadInput(f"cannot be read ({error.strerror})", where=str(path), remedy="check the path") from error
         except _BROKEN as error:
-            raise BadInput("is no ELF file for x86-64", where=str(path), remedy="name a program or a library") from error
+            raise BadInput("is no ELF file for x86-64", where=str(path),
+                           remedy="name a program or a library") from error
 
     def find(self, name: str) -> list[Symbol]:
         """All variables of that name."""
