@@ -39,7 +39,7 @@ WRAPPED = (  # functions of Valgrind's that ours stand in front of: vg_*.c
     "ado_treebuild_BB", "do_iropt_BB", "sanityCheckIRSB", "vgPlain_do_syscall",
     "vgModuleLocal_do_syscall_for_client_WRK", "getRRegUniverse_AMD64", "emit_AMD64Instr",
     "vgPlain_disp_run_translations", "vgPlain_disp_cp_chain_me_to_slowEP", "vgPlain_disp_cp_chain_me_to_fastEP",
-    "vgPlain_disp_cp_xindir", "vgPlain_disp_cp_xassisted", "vgPlain_disp_cp_evcheck_fail",
+    "vgPlain_synth_sigtrap", "vgPlain_disp_cp_xindir", "vgPlain_disp_cp_xassisted", "vgPlain_disp_cp_evcheck_fail",
 )
 
 
@@ -59,7 +59,7 @@ def valgrind_version() -> str:
 def build(root: Path) -> list[Path]:
     """Build the tool below `root`; returns the files made."""
     sources = sorted((root / "wrapper/engine").glob("*.c"))
-    headers = sorted((root / "wrapper/engine").glob("*.h"))
+    headers = [*sorted((root / "wrapper/engine").glob("*.h")), root / "preload/src/watch_format.h"]
     folder = root / "wrapper/ptweave/wrapper/_engine"
     tool, version_file = folder / "ptsoft-amd64-linux", folder / "version"
     version = valgrind_version()

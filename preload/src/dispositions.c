@@ -8,6 +8,7 @@
 #include "pending.h"
 #include "probe_user.h"
 #include "real.h"
+#include "watch_hit.h"
 
 #include <errno.h>
 #include <string.h>
@@ -23,7 +24,10 @@ static const uint64_t stopping = PTW_BIT(SIGSTOP) | PTW_BIT(SIGTSTP) | PTW_BIT(S
 static uint32_t applied[65];
 
 /* Only remembered: the kernel's is always ours. */
-static bool remembered(int signal) { return signal == SIGSEGV || (signal == SIGSYS && ptw_instructions_on); }
+static bool remembered(int signal)
+{
+	return signal == SIGSEGV || (signal == SIGSYS && ptw_instructions_on) || (signal == SIGTRAP && ptw_watching);
+}
 
 /* SIGKILL and SIGSTOP are the kernel's, 32 and 33 the C library's, SIGSEGV ours. */
 static bool ours(int signal)
@@ -89,6 +93,13 @@ static void tell_kernel(int signal)
 	ptw_install(signal, action.handler, action.flags, action.mask);
 }
 
+static struct ptw_action action_of(const struct sigaction *action)
+{
+	struct ptw_action ret = {(uint64_t)action->sa_handler, (uint64_t)(unsigned)action->sa_flags, 0, 0};
+	memcpy(&ret.mask, &action->sa_mask, sizeof ret.mask);
+	return ret;
+}
+
 void ptw_dispositions_init(void)
 {
 	for (int signal = 1; signal <= 64; signal++) {
@@ -96,6 +107,8 @@ void ptw_dispositions_init(void)
 		if ((!ours(signal) && !remembered(signal)) ||
 		    PTW_SYS(SYS_rt_sigaction, signal, 0, &action, sizeof action.mask, 0, 0) != 0)
 			continue;
+		if (signal == SIGTRAP && ptw_watching)
+			action = action_of(ptw_watch_programs());
 		action.flags &= ~PTW_RESTORER;
 		table->action[signal] = action;
 		if (ours(signal) && has_handler(&action))
@@ -162,15 +175,20 @@ struct ptw_action ptw_dispositions_take(int signal)
 
 PTW_EXPORT int sigaction(int signal, const struct sigaction *restrict action, struct sigaction *restrict old)
 {
-	if (!ptw_process_mode && ptw_probe_sigaction(signal, action, old))
+	if (!ptw_process_mode && (ptw_probe_sigaction(signal, action, old) || ptw_watch_sigaction(signal, action, old)))
 		return 0;
-	if (!ptw_process_mode || (!ours(signal) && !remembered(signal)))
+	if (!ptw_process_mode || (!ours(signal) && !remembered(signal))) {
+		struct sigaction copy;
+		if (action && ptw_watching) { /* handlers do not block our SIGTRAP */
+			copy = *action;
+			sigdelset(&copy.sa_mask, SIGTRAP);
+			action = &copy;
+		}
 		return GLIBC(sigaction)(signal, action, old);
-	struct ptw_action now;
-	if (action) {
-		now = (struct ptw_action){(uint64_t)action->sa_handler, (uint64_t)(unsigned)action->sa_flags, 0, 0};
-		memcpy(&now.mask, &action->sa_mask, sizeof now.mask);
 	}
+	struct ptw_action now;
+	if (action)
+		now = action_of(action);
 	struct ptw_action before = exchange(signal, action ? &now : NULL);
 	if (old) {
 		memset(old, 0, sizeof *old);
@@ -198,7 +216,7 @@ static sighandler_t change(int number, sighandler_t handler, int flags)
 
 PTW_EXPORT sighandler_t signal(int number, sighandler_t handler)
 {
-	if (ptw_process_mode || ptw_probe_sigaction(number, NULL, NULL))
+	if (ptw_process_mode || ptw_probe_sigaction(number, NULL, NULL) || ptw_watch_sigaction(number, NULL, NULL))
 		return change(number, handler, SA_RESTART);
 	return GLIBC(signal)(number, handler);
 }

@@ -106,17 +106,18 @@ void ptw_peer_deinit(struct ptw_peer *peer)
 
 static size_t descriptors_of(const struct ptw_peer *peer, int memfd, int vector)
 {
-	return memfd >= 0 ? (vector >= 0 ? 3 : 2) : peer->piped ? 0 : 1;
+	return memfd >= 0 ? (vector >= 0 ? 3 + peer->watch_count : 2) : peer->piped ? 0 : 1;
 }
 
 static long send_hello(const struct ptw_peer *peer, struct ptw_hello *hello, int memfd, int vector)
 {
 	union {
-		char bytes[CMSG_SPACE(3 * sizeof(int))];
+		char bytes[CMSG_SPACE((3 + PTW_WATCHES) * sizeof(int))];
 		struct cmsghdr align;
 	} control = {.bytes = {0}};
 	size_t descriptors = descriptors_of(peer, memfd, vector);
-	const int fds[3] = {peer->pipe[1], memfd, vector};
+	int fds[3 + PTW_WATCHES] = {peer->pipe[1], memfd, vector};
+	memcpy(fds + 3, peer->watches, sizeof peer->watches);
 	struct iovec part = {hello, sizeof *hello};
 	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
 	if (descriptors == 0)

@@ -9,6 +9,7 @@
 #define PTW_HANDSHAKE_H
 
 #include "sys.h"
+#include "watch_format.h"
 
 #include <sys/un.h>
 
@@ -78,6 +79,8 @@ struct ptw_peer {
 	uint32_t no_wait;  /* it does not answer those who come later */
 	uint32_t awaited;  /* it answers the hello under way */
 	uint64_t deadline; /* of the handshake under way */
+	int watches[PTW_WATCHES]; /* watchpoints that go along with memfd and vector */
+	uint32_t watch_count;
 };
 
 /* Connect and make the pipe. 0, or negative errno. */
@@ -88,7 +91,7 @@ PTW_HIDDEN void ptw_peer_deinit(struct ptw_peer *peer);
 PTW_HIDDEN int ptw_peer_intact(const struct ptw_peer *peer);
 
 /* Send `hello`, with the pipe if the supervisor has it not yet, and with `memfd`, if that is not negative; then also with
- * `vector`, the same. PTW_GO: an answer will come. */
+ * `vector`, the same, and with the watchpoints. PTW_GO: an answer will come. */
 PTW_HIDDEN enum ptw_outcome ptw_hello_send(struct ptw_peer *peer, struct ptw_hello *hello, int memfd, int vector);
 
 /* Wait for the answer, if there will be one. */

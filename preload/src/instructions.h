@@ -12,6 +12,7 @@
 #define PTW_INSTRUCTIONS_H
 
 #include "sys.h"
+#include "watch.h"
 
 #include <signal.h>
 #include <stdbool.h>
@@ -22,7 +23,8 @@ extern PTW_HIDDEN bool ptw_instructions_on;
 /* Signals that must get through whatever the program blocks. */
 static inline uint64_t ptw_unblockable(void)
 {
-	return 1ull << (SIGSEGV - 1) | (ptw_instructions_on ? 1ull << (SIGSYS - 1) : 0);
+	return 1ull << (SIGSEGV - 1) | (ptw_instructions_on ? 1ull << (SIGSYS - 1) : 0) |
+	       (ptw_watching ? 1ull << (SIGTRAP - 1) : 0);
 }
 
 /* 0: calls are made as they stand. In memory of this process's own: the kernel looks at it at each call. */

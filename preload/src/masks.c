@@ -12,6 +12,7 @@
 #include "real.h"
 #include "touch.h"
 #include "view.h"
+#include "watch.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -69,16 +70,29 @@ static int change(int how, const sigset_t *set, sigset_t *old)
 	return error;
 }
 
+/* Where threads are threads: hits of watchpoints come through. */
+static const sigset_t *without_trap(int how, const sigset_t *set, sigset_t *room)
+{
+	if (!ptw_watching || !set || how == SIG_UNBLOCK)
+		return set;
+	*room = set_of(ptw_watch_mask(bits_of(set)));
+	return room;
+}
+
 PTW_EXPORT int pthread_sigmask(int how, const sigset_t *set, sigset_t *old)
 {
-	return ptw_process_mode ? change(how, set, old) : GLIBC(pthread_sigmask)(how, set, old);
+	sigset_t copy;
+	if (ptw_process_mode)
+		return change(how, set, old);
+	return GLIBC(pthread_sigmask)(how, without_trap(how, set, &copy), old);
 }
 
 PTW_EXPORT int sigprocmask(int how, const sigset_t *restrict set, sigset_t *restrict old)
 {
 	int error;
+	sigset_t copy;
 	if (!ptw_process_mode)
-		return GLIBC(sigprocmask)(how, set, old);
+		return GLIBC(sigprocmask)(how, without_trap(how, set, &copy), old);
 	if ((error = change(how, set, old)) != 0) {
 		errno = error;
 		return -1;

@@ -9,6 +9,7 @@
 #include "probe.h"
 
 #include "notice.h"
+#include "object_file.h"
 #include "probe_user.h"
 #include "tag.h"
 #include "unwind.h"
@@ -137,25 +138,10 @@ static const struct ptw_probe_site *sites_of(const struct ptw_probe_file *head, 
 	return (const struct ptw_probe_site *)(file + head->sites_at);
 }
 
-static bool same(const void *a, const void *b, uint64_t bytes)
-{
-	const unsigned char *left = a, *right = b;
-	for (uint64_t i = 0; i < bytes; i++)
-		if (left[i] != right[i])
-			return false;
-	return true;
-}
-
-/* Is that the file which lies at `base`, and whose dynamic section is at `dynamic`? */
 static bool is_it(const struct patched *file, uint64_t base, uint64_t dynamic)
 {
 	const struct ptw_probe_file *head = file->head;
-	unsigned char resident;
-	if (dynamic - base < head->low || dynamic - base >= head->high ||
-	    PTW_SYS(SYS_mincore, (base + head->low) & ~(PAGE - 1), PAGE, &resident, 0, 0, 0) != 0)
-		return false;
-	const unsigned char *identity = (const unsigned char *)(sites_of(head, file->file) + head->sites);
-	return same((const void *)(base + head->low), identity, head->identity);
+	return ptw_is_file(base, dynamic, head->low, head->high, sites_of(head, file->file) + head->sites, head->identity);
 }
 
 static unsigned char *try_at(uint64_t at, uint64_t bytes, int fd)
@@ -212,7 +198,7 @@ static bool unchanged(const struct ptw_probe_file *head, const struct ptw_probe_
 		if (site[i].address < head->low || site[i].address + site[i].size > head->high ||
 		    site[i].size < PTW_PROBE_JUMP || site[i].size > PTW_PROBE_BEFORE ||
 		    site[i].trampoline >= head->loaded ||
-		    !same((const void *)(base + site[i].address), site[i].before, site[i].size))
+		    !ptw_same((const void *)(base + site[i].address), site[i].before, site[i].size))
 			return false;
 	return true;
 }

@@ -21,6 +21,7 @@
 #include "probe.h"
 #include "real.h"
 #include "tag.h"
+#include "watch.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -181,6 +182,8 @@ static void begin(enum ptw_hello_kind kind, void *at)
 	ptw_writer_init(&ptw_self.writer, ptw_process.lists, (uint32_t)ptw_gettid(), ptw_self.serial,
 			ptw_process.peer.socket);
 	struct ptw_hello hello = hello_of(kind, 0);
+	ptw_process.peer.watch_count =
+		kind == PTW_HELLO_PROCESS ? ptw_watches_open(ptw_process.peer.watches) : 0;
 	int tags = ptw_tags_begin();
 	enum ptw_outcome outcome = ptw_hello_send(&ptw_process.peer, &hello, memfd, tags);
 	bool go = settle(outcome == PTW_GO ? ptw_welcome_await(&ptw_process.peer) : outcome);
@@ -188,6 +191,7 @@ static void begin(enum ptw_hello_kind kind, void *at)
 	if (tags >= 0)
 		ptw_close(tags);
 	if (!go) {
+		ptw_watches_begin(ptw_process.peer.watches, ptw_process.peer.watch_count, false);
 		ptw_peer_deinit(&ptw_process.peer);
 		ptw_writer_deinit(&ptw_self.writer);
 		if (!at)
@@ -229,6 +233,7 @@ static void fork_child(void)
 	ptw_threads_forget();
 	*ptw_process.serials = ptw_self.serial = 1;
 	ptw_self.state = PTW_THREAD_UNTRACED;
+	ptw_watches_forked();
 	begin(PTW_HELLO_FORK, ptw_process.lists);
 	if (!ptw_process.traced) /* a put that the fork interrupted still writes: not into the parent's lists */
 		PTW_SYS(SYS_mmap, ptw_process.lists, PTW_LISTS_BYTES, PROT_READ | PROT_WRITE,
@@ -329,6 +334,7 @@ __attribute__((constructor)) static void begin_process(int argc, char **argv, ch
 	pthread_atfork(fork_prepare, fork_parent, fork_child);
 	ptw_log_start(&caller, pthread_self(), 0, 0);
 	ptw_probes_begin();
+	ptw_watches_begin(ptw_process.peer.watches, ptw_process.peer.watch_count, true);
 }
 
 /* The thread that calls exit() says so; destructors that run after this one still log. */

@@ -84,6 +84,8 @@ struct ptsoft_thread {
    uint64_t log_branch;          /* it was a branch */
    uint64_t log_instructions, log_hash; /* the log before it */
    void *stream_object;
+   uint64_t watch_hit;           /* what was touched of what is watched, not yet told: as in watch_format.h */
+   uint64_t watch_ip;            /* by that instruction */
 };
 
 _Static_assert(__builtin_offsetof(struct ptsoft_thread, encoder) == 128, "spool_format.py knows this offset");

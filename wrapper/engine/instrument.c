@@ -15,6 +15,7 @@
 #include "stream.h"
 #include "tnt_register.h"
 #include "unseen_puts.h"
+#include "watch.h"
 
 enum {
    /* Valgrind's client request: four rotations and an exchange in one IMark, of 4 bytes each but the last. */
@@ -33,6 +34,7 @@ struct block {
    Bool stored;            /* the encoder has the branches that are in the register */
    Bool room;              /* the register has room for one more */
    Bool ends_with_bit;     /* the block's last instruction writes a bit */
+   Bool touches;           /* the instruction before may have touched what is watched */
 };
 
 void instrument_init(struct instrument_options chosen)
@@ -279,6 +281,9 @@ static void begin_instruction(struct block *block, IRStmt *mark)
    block->insn = insn_classify((const UChar *)block->ip, block->size, block->ip);
    addStmtToIRSB(block->out, mark);
    emit_ready(block, block->ends_with_bit || writes_bit(&block->insn));
+   if (block->touches)
+      watch_leave(block->out, block->ip, block->ip_offset);
+   block->touches = False;
    if (options.log)
       emit_log(block);
 }
@@ -347,13 +352,15 @@ static void emit_statement(struct block *block, IRStmt *statement)
       emit_exit(block, statement);
    else
       addStmtToIRSB(block->out, statement);
+   if (watch_active() && watch_statement(block->out, statement, block->ip))
+      block->touches = True;
 }
 
 IRSB *instrument_block(VgCallbackClosure *closure, IRSB *in, const VexGuestLayout *layout,
                        const VexGuestExtents *extents, const VexArchInfo *arch, IRType guest_word, IRType host_word)
 {
    struct block block = { .in = in, .out = deepCopyIRSBExceptStmts(in), .ip_offset = layout->offset_IP,
-                          .ends_with_bit = ends_with_bit(in) };
+                          .ends_with_bit = ends_with_bit(in), .touches = watch_active() };
    Int i = 0;
 
    (void)arch;

@@ -10,6 +10,7 @@
 #include "process.h"
 #include "sideband.h"
 #include "stream.h"
+#include "watch.h"
 
 static const HChar *option_dir = NULL;
 static Bool option_log = False, option_ret = True;
@@ -80,6 +81,8 @@ static void signal_delivery(ThreadId tid, Int signal, Bool on_alternate_stack)
                 || signal == VKI_SIGTRAP;
 
    (void)on_alternate_stack;
+   if (watch_delivers(tid, fault))
+      fault = False; /* the instruction before has completed */
    stream_interrupt(tid, fault);
 }
 
@@ -173,6 +176,7 @@ static void pre_init(void)
    VG_(details_avg_translation_sizeB)(500);
    VG_(basic_tool_funcs)(post_init, instrument_block, finish);
    VG_(needs_command_line_options)(process_option, print_usage, print_debug_usage);
+   VG_(needs_client_requests)(watch_request);
    VG_(needs_syscall_wrapper)(syscall_begins, syscall_ends);
    VG_(track_start_client_code)(start_code);
    VG_(track_new_mem_mmap)(code_map_new);

@@ -97,6 +97,11 @@ void stream_init(struct stream_options chosen)
    creators = VG_(calloc)("ptsoft.creators", VG_N_THREADS, sizeof *creators);
 }
 
+struct ptsoft_thread *stream_thread(ThreadId tid)
+{
+   return streams[tid] == NULL ? NULL : streams[tid]->thread;
+}
+
 UInt stream_slot(void)
 {
    return (sizeof(VexGuestAMD64State) + 15) & ~15u; /* first word of the first shadow state */

@@ -23,6 +23,9 @@ void stream_init(struct stream_options options);
 /* Where in the guest state generated code finds the pointer to the thread's struct pt_encoder. */
 UInt stream_slot(void);
 
+/* Its page; NULL: it has not run. */
+struct ptsoft_thread *stream_thread(ThreadId tid);
+
 /* `tid` is about to run the program's code. */
 void stream_enter(ThreadId tid);
 

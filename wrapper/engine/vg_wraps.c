@@ -8,6 +8,7 @@
 #include "code_map.h"
 #include "put_order.h"
 #include "stream.h"
+#include "watch.h"
 #include "libvex.h"
 #include "libvex_guest_amd64.h"
 
@@ -42,6 +43,8 @@ static UInt self_check(void *closure, VexRegisterUpdates *updates, const VexGues
 {
    UInt wanted = valgrinds_self_check(closure, updates, extents), i;
 
+   if (watch_active()) /* a hit's handler sees them behind each */
+      *updates = VexRegUpdAllregsAtEachInsn;
    for (i = 0; i < extents->n_used; i++) {
       if (code_map_volatile(extents->base[i]))
          wanted |= 1u << i;

@@ -21,6 +21,7 @@ class NoticeKind(StrEnum):
     LIMIT = "limit"  # a documented limit of process mode was reached
     SHARED = "shared"  # what --shared names cannot be found
     PROBE = "probe"  # a probe could not be installed, or was switched off
+    WATCH = "watch"  # a watchpoint could not be set
 
     @classmethod
     def of(cls, number: int) -> NoticeKind | None:

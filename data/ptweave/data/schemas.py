@@ -374,6 +374,42 @@ PROBE_SITES = Table("probe_sites", "a place that --probe named", (
     Column("hits", _I64, "", "rows of it in probes"),
 ))
 
+WATCHES = Table("watches", "an access of what --watch named", (
+    _THREAD, Column("hit", _I32, "", "ordinal in the thread", delta=True),
+    Column("site", _I32, "", "number of the watchpoint in watch_sites"),
+    Column("spec", _STR, "", "what named it", dictionary=True),
+    Column("access", _STR, "", "write, read, read_write, or touch (read, or written without a change: the processor's "
+           "debug registers do not tell)", dictionary=True),
+    Column("ip", _U64, "address", "the instruction; null where the processor found it: it is the one before next"),
+    Column("next", _U64, "address", "where the thread went on"),
+    Column("old", _U64, "", "value that was seen last, of up to 8 bytes, as a little-endian number; null unknown"),
+    Column("new", _U64, "", "value right after it, in the same way"),
+    Column("old_bytes", pa.binary(), "bytes", "the same as bytes, however many"),
+    Column("new_bytes", pa.binary(), "bytes", "the same"),
+    Column("registers", pa.list_(_U64), "", "right after it: rax, rbx, rcx, rdx, rsi, rdi, rbp, rsp, r8 to r15, rip, "
+           "rflags"),
+    Column("late", pa.bool_(), "", "SIGTRAP was blocked: next, registers and stack are those of when it no longer was"),
+    _T,
+    Column("seq", _I64, "blocks", "block that ran then; null when placed is none", delta=True),
+    Column("stack", pa.list_(_U64), "address", "the byte behind the instruction (behind its first one where ip is "
+           "known), and return addresses, innermost first"),
+    Column("functions", pa.list_(_STR), "", "their functions; null elements unknown"),
+    _PLACED,
+), ("thread", "hit"))
+
+WATCH_SITES = Table("watch_sites", "a watchpoint (--watch)", (
+    Column("site", _I32, "", "its number"),
+    Column("spec", _STR, "", "what named it", dictionary=True),
+    Column("mode", _STR, "", "w, r or rw", dictionary=True),
+    Column("path", _STR, "", "file it is in; empty: it was named by an address", dictionary=True),
+    Column("address", _U64, "address", "in the file, as it is linked; without a file, in memory"),
+    Column("length", _I32, "bytes", "what is watched"),
+    Column("type", _STR, "", "by the debug information; empty unknown", dictionary=True),
+    Column("hits", _I64, "", "rows of it in watches"),
+    Column("skipped", _I64, "", "writes that the processor found and r did not ask for; not in watches"),
+    Column("own", _I64, "", "touched by libtthread itself, or while it had signals blocked; not in watches"),
+))
+
 PROFILE = Table("profile", "a distinct call stack of a thread and what ran in its top frame", (
     _THREAD, Column("stack", _I32, "", "stack number"),
     Column("calls", _I64, "calls", "times it was called"),
@@ -404,7 +440,8 @@ CALLS = Table("calls", "a function call; stored only when merged with --calls", 
 
 TABLES: dict[str, Table] = {t.name: t for t in (
     THREADS, PROCESSES, IMAGES, MAPS, BLOCKS, PATHS, FLOW, CLOCK, PT_EVENTS, GAPS, SYSCALLS, THUNKS, ACCESSES,
-    ALLOCATIONS, TRANSFERS, EDGES, RACES, TAGS, PROBES, PROBE_SITES, PROFILE, STACKS, CALLS, *EVENT_TABLES)}
+    ALLOCATIONS, TRANSFERS, EDGES, RACES, TAGS, PROBES, PROBE_SITES, WATCHES, WATCH_SITES, PROFILE, STACKS, CALLS,
+    *EVENT_TABLES)}
 
 # --- between the stages -------------------------------------------------------------------------------------------
 
@@ -467,6 +504,10 @@ DECODED_TAGS = pa.schema([pa.field(c.name, c.type) for c in TAGS.columns
 DECODED_PROBES = pa.schema([pa.field(c.name, c.type) for c in PROBES.columns
                             if c.name not in ("seq", "placed", "functions")])
 """`decoded/probes.parquet`: hits in (thread, probe) order, not yet placed; thread is null where it is not known."""
+
+DECODED_WATCHES = pa.schema([pa.field(c.name, c.type) for c in WATCHES.columns
+                             if c.name not in ("seq", "placed", "functions")])
+"""`decoded/watches.parquet`: hits in (thread, hit) order, not yet placed; thread is null where it is not known."""
 
 DECODED_ACCESSES = pa.schema([
     pa.field("thread", pa.int32()),

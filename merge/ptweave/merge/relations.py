@@ -149,6 +149,16 @@ class Relations:
         return self.table("probes")
 
     @property
+    def watches(self) -> Result:
+        """Accesses of what was watched (--watch)."""
+        return self.table("watches")
+
+    @property
+    def watch_sites(self) -> Result:
+        """Watchpoints, and how often each was hit."""
+        return self.table("watch_sites")
+
+    @property
     def probe_sites(self) -> Result:
         """Places that probes were asked for, and why some were refused."""
         return self.table("probe_sites")

@@ -38,6 +38,7 @@ from ptweave.data.schemas import (
     THREADS,
     THUNKS,
     TRANSFERS,
+    WATCHES,
     Table,
     TableWriter,
     write_table,
@@ -56,7 +57,7 @@ from ptweave.merge.recorded_stacks import RecordedStacks
 from ptweave.merge.scratch import Scratch
 from ptweave.merge.syscalls import SystemCalls, ThreadCalls
 from ptweave.merge.tables import I32, I64, U64, ThreadRows, numbers, table_files
-from ptweave.merge.tags import PROBED, TAGGED, Tags
+from ptweave.merge.tags import PROBED, TAGGED, WATCHED, Tags
 from ptweave.merge.tasks import Tasks, load_tasks
 from ptweave.merge.threads import start_routines, thread_table
 from ptweave.merge.thunks import Thunks
@@ -64,14 +65,14 @@ from ptweave.merge.transfers import Transfers
 from ptweave.merge.walk import Walker
 
 _MADE_HERE = (THREADS, PROCESSES, SYSCALLS, THUNKS, ACCESSES, ALLOCATIONS, TRANSFERS, EDGES, RACES, TAGS, PROBES,
-              PROFILE, STACKS, CALLS)
+              WATCHES, PROFILE, STACKS, CALLS)
 _LACKS = "merge: "
 _CALLS_FILE = "calls.parquet"
 
 
 def merge_run(bundle: Bundle, *, calls: bool = False, progress: Callable[[int, int], None] | None = None) -> None:
     """Make the tables threads, processes, syscalls, thunks, accesses, allocations, transfers, edges, races, tags,
-    probes, profile, stacks, and calls when asked for.
+    probes, watches, profile, stacks, and calls when asked for.
 
     Reads `tables/` and `decoded/` as decoding left them; whatever is missing there leaves its tables out, and
     `manifest.lacks` says so. Running it again replaces what it made. `progress(done, total)` counts rows of flow,
@@ -116,7 +117,7 @@ class _Merge:
         self._syscalls = self._load_syscalls()
         self._thunks = self._load_thunks()
         self._accesses = self._load_accesses()
-        self._tags = [Tags(self._bundle, source) for source in (TAGGED, PROBED)
+        self._tags = [Tags(self._bundle, source) for source in (TAGGED, PROBED, WATCHED)
                       if (self._bundle.decoded / source.file).exists()]
         if self._syscalls:
             self._syscalls.flag_own()

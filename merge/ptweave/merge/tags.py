@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Placing tags and hits of probes: by time between the moments known in their threads' flows."""
+"""Placing tags, hits of probes and of watchpoints: by time between the moments known in their threads' flows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ptweave.data.bundle import Bundle
-from ptweave.data.schemas import DECODED_PROBES, DECODED_TAGS, PROBES, TAGS, Table, TableWriter
+from ptweave.data.schemas import (
+    DECODED_PROBES,
+    DECODED_TAGS,
+    DECODED_WATCHES,
+    PROBES,
+    TAGS,
+    WATCHES,
+    Table,
+    TableWriter,
+)
 from ptweave.merge.moments import Moments
 from ptweave.merge.place import Grouped, Places
 from ptweave.merge.tables import I64, U64, numbers, open_parquet
@@ -28,10 +37,11 @@ class Source:
 
 TAGGED = Source("tags.parquet", DECODED_TAGS, TAGS)
 PROBED = Source("probes.parquet", DECODED_PROBES, PROBES)
+WATCHED = Source("watches.parquet", DECODED_WATCHES, WATCHES)
 
 
 class Tags:
-    """The run's decoded tags (or hits of probes) and where they are. All are in memory at once."""
+    """The run's decoded tags (or hits) and where they are. All are in memory at once."""
 
     def __init__(self, bundle: Bundle, source: Source = TAGGED) -> None:
         with open_parquet(bundle.decoded / source.file, source.decoded):

@@ -139,6 +139,11 @@ def add_target(parser: argparse.ArgumentParser) -> None:
                         help="a flight recorder that also keeps them when this function is reached first (up to 4, "
                              "more than once; FILE: the program)")
     add_probes(parser)
+    parser.add_argument("--watch", metavar="VAR|ADDRESS:LENGTH", action="append", default=[], dest="watches",
+                        help="log who touches a variable of the program or a library, with the value before and "
+                             "after, registers and call stack: VAR, VAR.field, VAR[n], FILE:VAR or bytes at an "
+                             "address; :w behind it (default) for writes, :rw for both, :r for reads. More than once, "
+                             "as far as four debug registers go (docs/watchpoints.md)")
     parser.add_argument("--ring", metavar="SIZE", type=_ring, default=0,
                         help="keep the newest SIZE bytes (such as 2G) of each process's tags and hits of probes; what "
                              "is overwritten is counted (default: keep all)")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,11 @@ from ptweave.wrapper.perf.filters import parse_filters
 from ptweave.wrapper.perf.settings import parse_settings
 from ptweave.wrapper.pt import PtOptions
 from ptweave.wrapper.supervisor import Options, Recording, attach, record, repair
+from ptweave.wrapper.target import Linkage, examine
 from ptweave.wrapper.threads import Access, ThreadsMode, View
+from ptweave.wrapper.watches.plan import Plan as WatchPlan
+from ptweave.wrapper.watches.plan import make_plan
+from ptweave.wrapper.watches.spec import parse_spec
 
 if TYPE_CHECKING:
     from ptweave.decode.debug_files import DebugFiles
@@ -34,8 +39,19 @@ def run_target(args: argparse.Namespace, words: list[str]) -> Recording:
         from ptweave.cli.probing import plan_for
 
         probes = plan_for(args.probes, words)
+    watches = make_watches(args.watches, words)
     return record(Options(words, output_path(args, words), Engine(args.engine), ThreadsMode(args.threads),
-                          Access(args.access), View(args.view), args.shared, args.ring, probes, pt, notice=say))
+                          Access(args.access), View(args.view), args.shared, args.ring, probes, watches, pt,
+                          notice=say))
+
+
+def make_watches(texts: Sequence[str], words: list[str]) -> WatchPlan | None:
+    """What --watch asks for. Raises BadInput before anything runs."""
+    if not texts:
+        return None
+    specs = [parse_spec(text) for text in texts]
+    target = examine(words)
+    return None if target.linkage is Linkage.STATIC else make_plan(specs, target.executable)
 
 
 def pt_options(args: argparse.Namespace, program: str) -> PtOptions:

@@ -19,6 +19,7 @@ SUMMARY = "run a program, record it, decode and merge: leaves NAME.ptw, ready to
 EXAMPLES = """\
   ptweave wrap -- ./prog arg              # leaves prog.ptw/
   ptweave wrap -o a.ptw -- pigz -p 4 file
+  ptweave wrap --watch counter --watch 'config.limits[2]:rw' -- ./prog
   ptweave query a.ptw "select name, count(*) from syscalls group by name"
 """
 

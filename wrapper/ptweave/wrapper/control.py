@@ -45,6 +45,7 @@ from ptweave.preload import library_path
 from ptweave.wrapper.dependence import SharedLists, ThreadFile, ThreadLog
 from ptweave.wrapper.notices import Notices
 from ptweave.wrapper.vector import VectorRecorder
+from ptweave.wrapper.watches.processor import count_hits, is_event
 
 SOCKET_NAME = "control"
 SOCKET_PATH_MAX = 107  # sun_path, less its NUL
@@ -92,6 +93,7 @@ class _Image:
     pidfd: int
     logs: dict[int, ThreadLog] = field(default_factory=dict)  # by serial
     vector: VectorRecorder | None = None
+    watches: list[int] = field(default_factory=list)  # perf events of its watchpoints: they live while these are open
 
 
 @dataclass
@@ -157,6 +159,7 @@ class ControlServer:
         self.processes: list[Process] = []
         self.refused = Refusals()
         self.notices = Notices(say)
+        self.watch_hits: int | None = None  # of the processor's debug registers, when the run is over and it had some
         self._assign = assign
         self._threads_wait = threads_wait
         self._ring = ring
@@ -254,6 +257,7 @@ class ControlServer:
                 self._end(image)
             except OSError as error:
                 failed = failed or error
+        self._count_watches()
         self._account(ledger)
         self._close()
         if failed is not None:
@@ -454,12 +458,13 @@ class ControlServer:
         before = self._images.get(pid)
         if before is not None:
             self._end(before)
-        if len(message.fds) not in (2, 3):
+        if not 2 <= len(message.fds) <= DESCRIPTORS_MAX or not all(is_event(fd) for fd in message.fds[3:]):
             raise _Refused("malformed")
         process = Process(pid, len(self.processes), kind)
         lists = None
         try:
             lists = SharedLists(message.fds[1])
+            watches = [os.dup(fd) for fd in message.fds[3:]]
             vector = None if len(message.fds) == 2 else VectorRecorder(
                 os.dup(message.fds[2]), self.bundle.dependence / f"vector-{process.image}.ptv", self._ring)
         except BadInput as error:
@@ -477,7 +482,7 @@ class ControlServer:
         except OSError:
             pidfd = -1  # it died already, or there is no descriptor left: its connection tells
         self.processes.append(process)
-        image = self._images[pid] = _Image(process, lists, pidfd, vector=vector)
+        image = self._images[pid] = _Image(process, lists, pidfd, vector=vector, watches=watches)
         return image
 
     def _end(self, image: _Image) -> None:
@@ -515,6 +520,14 @@ class ControlServer:
             image.vector.close()
 
     # --- the end ---
+
+    def _count_watches(self) -> None:
+        """How often debug registers were hit: libtthread stored those it was told of. All that inherited them ended."""
+        events = [fd for image in self._past for fd in image.watches]
+        if events:
+            self.watch_hits = count_hits(events)
+        for fd in events:
+            os.close(fd)
 
     def _account(self, ledger: Ledger) -> None:
         unlisted = sum(image.lists.unlisted for image in self._past)

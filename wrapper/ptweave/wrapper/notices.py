@@ -36,6 +36,7 @@ REMEDIES = {
     NoticeKind.LIMIT: NATIVE,
     NoticeKind.SHARED: "check its spelling with nm, or give an address",
     NoticeKind.PROBE: "the program is as it would be without the probe",
+    NoticeKind.WATCH: "the program runs as it would without it; see docs/watchpoints.md",
 }
 _Where = tuple[str, int]
 """A file and an address in it; without a file ("") an address of the process."""

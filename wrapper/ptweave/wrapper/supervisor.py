@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
+import json
 import os
 import resource
 import select
@@ -39,6 +40,10 @@ from ptweave.wrapper.syscalls import SyscallRecorder
 from ptweave.wrapper.target import Linkage, Spawn, Target, examine
 from ptweave.wrapper.tasks import TaskRegistry
 from ptweave.wrapper.threads import Access, ThreadsMode, View, check_shared, threads_environment
+from ptweave.wrapper.watches.plan import COUNTS_FILE, watches_environment
+from ptweave.wrapper.watches.plan import FOLDER as WATCHES
+from ptweave.wrapper.watches.plan import Plan as WatchPlan
+from ptweave.wrapper.watches.processor import check as check_processor
 
 TICK_MS = 20
 SNAPSHOT = signal.SIGUSR2
@@ -72,6 +77,8 @@ class Options:
     """Bytes of events (tags, probes) kept of each process, the newest; 0: all."""
     probes: Plan | None = None
     """Made by whoever can read the program's symbols (`ptweave.wrapper.probes`)."""
+    watches: WatchPlan | None = None
+    """The same, of watchpoints (`ptweave.wrapper.watches`)."""
     pt: PtOptions = field(default_factory=PtOptions)
     """Of the engine intel_pt."""
     notice: Callable[[str], None] = lambda line: None
@@ -232,9 +239,23 @@ class _Session:
             folder = self.bundle.path / PROBES
             self.options.probes.write(folder)
             self.environment.update(probes_environment(folder))
+        self._add_watches(target)
         _remember_folder(self.bundle, self.environment)
         self.parts.append(Part("thunks", self.control.service, self.control.finish, self.control.fds,
                                self.control.patience))
+
+    def _add_watches(self, target: Target) -> None:
+        plan = self.options.watches
+        if plan is None:
+            return
+        if target.linkage is Linkage.STATIC:
+            raise BadInput("is static: watchpoints need libtthread, which cannot be loaded into it",
+                           where=str(target.executable), remedy="leave --watch out, or link it dynamically")
+        if self.pt is not None:
+            check_processor(plan.slots)
+        folder = self.bundle.path / WATCHES
+        plan.write(folder)
+        self.environment.update(watches_environment(folder))
 
     def add_events(self) -> None:
         recorder = SyscallRecorder(self.bundle)
@@ -445,6 +466,8 @@ def _conclude(session: _Session, ledger: Ledger, first: host.Moment, began: floa
     manifest.steps["record"] = round(time.monotonic() - began, 6)
     if session.control is not None:
         manifest.notices = session.control.notices.all
+        if session.control.watch_hits is not None:
+            (bundle.path / WATCHES / COUNTS_FILE).write_text(json.dumps({"hits": session.control.watch_hits}))
     broken = any(part.broken for part in session.parts)
     manifest.state = State.PARTIAL if broken else State.COMPLETE
     bundle.save_ledger(ledger)
