@@ -132,6 +132,10 @@ def add_target(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pt", metavar="NAME[=N],…", action="append", default=[],
                         help="with --engine intel_pt: settings by the names below /sys/bus/event_source/devices/"
                              "intel_pt/format, such as mtc,mtc_period=3 or psb_period=5; a name alone is 1")
+    parser.add_argument("--syscalls-with", choices=["auto", "ebpf", "perf", "ptrace"], default="auto",
+                        help="record what the kernel sees of system calls with eBPF, with perf (arguments and results "
+                             "only), or with the first that works here (default); ptrace cannot be combined with an "
+                             "engine")
     add_probes(parser)
     parser.add_argument("--ring", metavar="SIZE", type=_ring, default=0,
                         help="keep the newest SIZE bytes (such as 2G) of each process's tags and hits of probes; what "

@@ -12,7 +12,9 @@ from ptweave.cli import say
 from ptweave.cli.options import output_path
 from ptweave.cli.progress import progress
 from ptweave.data import BadInput, Bundle, State, Times
+from ptweave.wrapper.call_stream import check
 from ptweave.wrapper.engines import Engine
+from ptweave.wrapper.means import Means
 from ptweave.wrapper.perf.filters import parse_filters
 from ptweave.wrapper.perf.settings import parse_settings
 from ptweave.wrapper.pt import PtOptions
@@ -34,7 +36,8 @@ def run_target(args: argparse.Namespace, words: list[str]) -> Recording:
 
         probes = plan_for(args.probes, words)
     return record(Options(words, output_path(args, words), Engine(args.engine), ThreadsMode(args.threads),
-                          Access(args.access), View(args.view), args.shared, args.ring, probes, pt, notice=say))
+                          Access(args.access), View(args.view), args.shared, args.ring, probes, pt, calls_with(args),
+                          notice=say))
 
 
 def pt_options(args: argparse.Namespace) -> PtOptions:
@@ -42,10 +45,18 @@ def pt_options(args: argparse.Namespace) -> PtOptions:
     return PtOptions(args.aux_size, parse_filters(args.filters), parse_settings(args.pt))
 
 
+def calls_with(args: argparse.Namespace) -> Means:
+    """What system calls are to be recorded with. Raises BadInput for what an engine cannot be combined with."""
+    means = Means(args.syscalls_with)
+    check(means)
+    return means
+
+
 def attach_to(args: argparse.Namespace) -> Recording:
     """Record the running process that `record --pid` names."""
     output = args.output or Path(f"{args.pid}.ptw")
-    return attach(Options([], output, Engine(args.engine), pt=pt_options(args), notice=say), args.pid)
+    return attach(Options([], output, Engine(args.engine), pt=pt_options(args), calls_with=calls_with(args),
+                          notice=say), args.pid)
 
 
 def open_finished(args: argparse.Namespace) -> Bundle:
