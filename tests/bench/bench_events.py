@@ -7,19 +7,26 @@ begin and to end is not in it (the whole command of ours is given beside it, wit
 end). Tools that stop the program at each call run a tenth of the loop, and its time counts ten times. Every tool stores
 what it sees; ours keeps all arguments and what they point to, and must lose nothing.
 
-Arguments choose loads (`calls`, `mixed`); each takes less than two minutes on two processors.
+`sustained` is no ratio: a million calls a second for a minute, with what was lost and how much memory the recorder had
+after ten seconds and at the end. `overload` makes calls as fast as it can into a small ring, and holds what is stored
+and lost to what the program counts itself.
+
+Arguments choose loads (`calls`, `mixed`, `sustained`, `overload`); each takes less than two minutes on two processors.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.bench.report import ROOT, Figure, medians_of, write
 from tests.support.command import compile_c
@@ -29,6 +36,8 @@ TENTH = 10
 RUNS = 3
 MOST_SECONDS = 60
 """No run of a tool takes so long, or it does not work here."""
+RATE, SECONDS = 1_000_000, 60
+"""What is sustained: calls a second, for how long."""
 WANTED = {"calls": 4.0, "mixed": 1.2}
 
 
@@ -129,15 +138,75 @@ printf '%d.%06d\\n' $((took / 1000000)) $((took % 1000000))
 LOADS: dict[str, Callable[[Path], Measure]] = {"calls": loop_load, "mixed": mixed_load}
 
 
+# --- nothing lost, or all of it counted -----------------------------------------------------------------------------
+
+
+@dataclass
+class Sustained:
+    """What recording calls at a rate came to."""
+
+    rounds: int  # of getppid, read and write, as the program counts them
+    seconds: float
+    resident: list[int]  # MiB of the recorder, a sample a second
+    stream: dict[str, Any]  # of the ledger: system calls
+
+    @property
+    def lost(self) -> int:
+        return sum(self.stream["lost"].values())
+
+    def miscounted(self) -> int:
+        """Calls by which the ledger differs from the program; some dozens are of its start."""
+        return abs(self.stream["produced"] - 3 * self.rounds) + abs(
+            self.stream["produced"] - self.stream["stored"] - self.lost)
+
+
+def sustain(folder: Path, rate: int, seconds: int, *options: str) -> Sustained:
+    paced = compile_c(ROOT / "tests/programs/paced_calls.c", folder / "paced_calls")
+    bundle = folder / f"run-{rate}.ptw"
+    recorder = subprocess.Popen(
+        [sys.executable, "-m", "ptweave.cli", "events", "-q", "--kinds", "syscall", *options, "-o", str(bundle), "--",
+         str(paced), str(rate), str(seconds)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    resident = []
+    while recorder.poll() is None:
+        time.sleep(1)
+        found = re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{recorder.pid}/status").read_text())
+        resident += [int(found[1]) >> 10] if found else []  # none once it has ended
+    out, _ = recorder.communicate()
+    rounds, took = out.split()
+    stream = json.loads((bundle / "ledger.json").read_text())["streams"]["syscalls/kernel"]
+    return Sustained(int(rounds), float(took), resident, stream)
+
+
+def sustained(folder: Path) -> list[Figure]:
+    one = sustain(folder, RATE, SECONDS)
+    return [Figure("sustained: calls a second", 3 * one.rounds / one.seconds, "", "", None),
+            Figure("sustained: calls lost", one.lost, "", "", None, wanted=0),
+            Figure("sustained: calls by which the ledger and the program differ", one.miscounted(), "", "", None),
+            Figure("sustained: MiB resident after ten seconds", one.resident[10], "MiB", "", None),
+            Figure("sustained: MiB resident at the end, at most", max(one.resident[-10:]), "MiB", "", None)]
+
+
+def overload(folder: Path) -> list[Figure]:
+    one = sustain(folder, 1_000_000_000, 5, "--ring", "65536")
+    return [Figure("overload: calls a second", 3 * one.rounds / one.seconds, "", "", None),
+            Figure("overload: calls lost", one.lost, "", "", None),
+            Figure("overload: calls by which the ledger and the program differ", one.miscounted(), "", "", None)]
+
+
+COUNTED: dict[str, Callable[[Path], list[Figure]]] = {"sustained": sustained, "overload": overload}
+
+
 def main() -> None:
-    chosen = sys.argv[1:] or list(LOADS)
-    if unknown := [name for name in chosen if name not in LOADS]:
-        sys.exit(f"bench_events: there is no load {unknown[0]}: give {', '.join(LOADS)}")
+    there = [*LOADS, *COUNTED]
+    chosen = sys.argv[1:] or there
+    if unknown := [name for name in chosen if name not in there]:
+        sys.exit(f"bench_events: there is no load {unknown[0]}: give {', '.join(there)}")
     found: list[Figure] = []
     for name in chosen:
         with tempfile.TemporaryDirectory(prefix="bench-events-") as text:
-            found += figures(name, LOADS[name](Path(text)))
-    write("events" if len(chosen) == len(LOADS) else f"events-{'-'.join(chosen)}", found)
+            folder = Path(text)
+            found += COUNTED[name](folder) if name in COUNTED else figures(name, LOADS[name](folder))
+    write("events" if chosen == there else f"events-{'-'.join(chosen)}", found)
 
 
 if __name__ == "__main__":

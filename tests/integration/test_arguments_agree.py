@@ -174,3 +174,23 @@ def test_a_call_stack_begins_with_the_call_s_address(tmp_path: Path) -> None:
     assert len(stacks) > 100
     for row, data in stacks:
         assert int.from_bytes(data[:8], "little") == row.ip
+
+
+def shapes(rows: list[Row]) -> Counter[tuple[object, ...]]:
+    """What is kept of calls, without what differs from run to run; call stacks left out."""
+    return Counter((row.name, one["argument"], one["kind"], one["part"], one["when"], one["size"],
+                    None if one["data"] is None else len(one["data"]))
+                   for row in rows for one in row.captures if one["argument"] < 6)
+
+
+def test_captures_beside_the_task_s_state_are_those_of_a_text_of_their_own(tmp_path: Path) -> None:
+    """With call stacks no call is quick; each kind of capture must come out the same."""
+    kept = {}
+    for name, options in {"quick": Options(capture=64), "texts": Options(capture=64, frames=1),
+                          "short": Options(capture=63)}.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        kept[name] = shapes(record([compile_program(folder, "argument_calls")], folder, options, cwd=folder).rows)
+    assert len(kept["quick"]) > 20
+    assert kept["quick"] == kept["texts"]
+    assert kept["quick"] != kept["short"]  # the control

@@ -7,11 +7,15 @@ import json
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from ptweave.merge import Run
+from ptweave.wrapper import runtimes
+from ptweave.wrapper.elf_places import Places
+from ptweave.wrapper.uprobe_tables import ProbeTables
 from support.bpf import needs_bpf
 from support.command import ptweave, words
 from support.programs import ROOT, compile_program
@@ -118,6 +122,48 @@ def test_collections_of_python_agree_with_its_callbacks(tmp_path: Path) -> None:
     assert len(stops) > 60
     assert [row[:2] for row in rows] == stops
     assert [row[2] for row in rows] == list(range(rows[0][2], rows[0][2] + len(rows)))
+
+
+PYTHON_WITHOUT_MARKERS = Path(sys.base_prefix) / "bin" / f"python3.{sys.version_info.minor}"
+
+
+def test_collections_of_a_python_without_markers_agree_with_its_callbacks(tmp_path: Path) -> None:
+    probes = [probe for path in runtimes._of_command([str(PYTHON_WITHOUT_MARKERS)]) if path.exists()
+              for probe in runtimes.collections(Places.of(str(path)))]
+    if not any(probe.at_return for probe in probes):
+        pytest.skip(f"{PYTHON_WITHOUT_MARKERS} has markers, or no symbol of its collections")
+    run, out = recorded(tmp_path, "--kinds", "garbage_collect", "--", PYTHON_WITHOUT_MARKERS, "-c", CALLBACKS)
+    seen = json.loads(out)
+    stops = [(generation, freed, generation == 2) for phase, _, generation, freed in seen if phase == "stop"]
+    begun = [t for phase, t, *_ in seen if phase == "start"]
+    with run:
+        rows = run.sql('select generation, freed_objects, "full", t, duration, cause, used_before from gc where '
+                       f"runtime = 'cpython' and t <= {seen[-1][1]} and t + duration >= {seen[0][1]} order by t").rows()
+    assert len(stops) > 40
+    assert [row[:3] for row in rows] == stops
+    ended = [t for phase, t, *_ in seen if phase == "stop"]
+    # since 3.13 the callbacks are called in that function, before around it
+    assert all(row[3] <= end and row[3] + row[4] >= begin for row, begin, end in zip(rows, begun, ended, strict=True))
+    assert {row[5:] for row in rows} == {(None, None)}
+
+
+def test_of_a_function_that_a_compiler_changed_no_generation_is_told() -> None:
+    class Changed:
+        path, markers = "/python", ()
+
+        def named(self, name: str) -> list[str]:
+            return [f"{name}.constprop.0"]
+
+        def find(self, symbol: str) -> int | None:
+            return 64 if symbol.endswith(".constprop.0") else None
+
+    begin, end = runtimes.collections(Changed())  # type: ignore[arg-type]
+    assert (begin.values, begin.offset, begin.at_return) == ((), 64, False)
+    assert ([one.register for one in end.values], end.at_return) == (["ax"], True)
+    tables = ProbeTables([begin, end])
+    assert tables._step("python start", 1, 10, []) == []
+    done, = tables._step("python done", 1, 30, [5])
+    assert (done.generation, done.full, done.end - done.t) == (None, None, 20)
 
 
 def test_a_uprobe_tells_arguments_results_and_strings(tmp_path: Path) -> None:

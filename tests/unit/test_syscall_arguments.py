@@ -179,3 +179,22 @@ def test_the_enumerations_are_those_of_the_header() -> None:
                                 ("PTW_AT_", arguments.When)):
         for one in enumeration:
             assert values[prefix + one.name] == one
+
+
+def test_calls_are_quick_whose_captures_fit_beside_the_task_s_state() -> None:
+    """`quick` of each description, against the room that record.h gives (PTW_QUICK captures of PTW_STRUCT_LIMIT)."""
+    header = (ROOT / "wrapper/bpf/record.h").read_text()
+    limits = {name: int(value) for name, value in
+              re.findall(r"(PTW_QUICK|PTW_QUICK_ROOM|PTW_STRUCT_LIMIT) = (\d+)", header)}
+    chunk = 16  # struct ptw_chunk
+    assert limits["PTW_QUICK_ROOM"] >= limits["PTW_QUICK"] * (chunk + limits["PTW_STRUCT_LIMIT"])
+    packed = descriptions()
+    size = len(packed) // NUMBERS
+    quick = {signature.name for number, signature in SIGNATURES.items() if packed[number * size + 7]}
+    assert {"read", "write", "pread64", "fstat", "nanosleep", "pipe2"} <= quick
+    assert not {"getppid", "openat", "execve", "readv", "sendmsg", "newfstatat"} & quick
+    for number, signature in SIGNATURES.items():
+        at_enter, at_exit = packed[number * size], packed[number * size + 1]
+        kinds = {one.capture for one in signature.arguments if one.at_enter or one.at_exit}
+        fits = at_enter.bit_count() + at_exit.bit_count() <= limits["PTW_QUICK"]
+        assert (signature.name in quick) == (bool(kinds) and fits and kinds <= {Capture.STRUCT, Capture.BUFFER})

@@ -8,6 +8,7 @@
 #define PTW_CALLS_BPF_H
 
 #include "kinds.bpf.h"
+#include "quick.bpf.h"
 
 static __always_inline void fill_call(struct ptw_syscall *call, struct task_struct *task, struct pt_regs *regs,
 				      int number, enum access access)
@@ -43,7 +44,7 @@ static __always_inline void fill_files(struct ptw_task *state)
 	for (__u32 i = 0; i < PTW_ARGUMENTS && at < PTW_FILES - 1; i++) {
 		if (!(fds & (1u << i)))
 			continue;
-		state->call.file[at & 1] = file_of(state->call.args[i]);
+		state->call.file[at & 1] = file_of(state, state->call.args[i]);
 		at++;
 	}
 }
@@ -57,9 +58,18 @@ static __always_inline void finish(struct ptw_task *state, struct task_struct *t
 	state->active = NO_CALL;
 	if (!(state->pass & KIND(PTW_RECORD_SYSCALL)))
 		return;
+	if (is_quick(state->call.head.number)) {
+		quick_at_exit(state, again);
+		used = state->used;
+		KEEP(used);
+		if (used > PTW_QUICK_ROOM)
+			used = PTW_QUICK_ROOM;
+		submit_call(&state->call, sizeof(state->call) + used, state->call.head.number);
+		return;
+	}
 	text = capture_at_exit(state, task, again);
 	if (!text) {
-		submit_call(&state->call, sizeof(state->call), state->call.head.number);
+		submit_plain(&state->call);
 		return;
 	}
 	if (text->full)
@@ -79,7 +89,7 @@ static __always_inline struct ptw_task *stranger_enters(struct task_struct *task
 	__u32 tid = task->pid;
 
 	if (!state && waiting_tasks && bpf_map_lookup_elem(&waiting, &tid)) {
-		count_produced(PTW_RECORD_SYSCALL);
+		count_call(my_counts()->produced);
 		count(losses.no_memory, number);
 	}
 	return state;
@@ -93,7 +103,7 @@ static __always_inline __u32 begin_call(struct ptw_task *state, struct task_stru
 	if (!state->pass)
 		return 0;
 	if (state->pass & KIND(PTW_RECORD_SYSCALL))
-		count_produced(PTW_RECORD_SYSCALL);
+		count_call(my_counts()->produced);
 	if (task->thread_info.status & TS_COMPAT) {
 		if (state->pass & KIND(PTW_RECORD_SYSCALL))
 			__sync_fetch_and_add(&losses.compat, 1);
@@ -104,8 +114,12 @@ static __always_inline __u32 begin_call(struct ptw_task *state, struct task_stru
 		fill_files(state);
 	state->retry = 0;
 	state->has_text = 0;
-	if (state->pass & KIND(PTW_RECORD_SYSCALL))
-		capture_at_enter(state, task);
+	if (state->pass & KIND(PTW_RECORD_SYSCALL)) {
+		if (is_quick(number))
+			quick_at_enter(state);
+		else
+			capture_at_enter(state, task);
+	}
 	state->run_delay = task->sched_info.run_delay;
 	return state->pass;
 }
@@ -191,7 +205,7 @@ static __always_inline int on_exit(struct pt_regs *regs, long result, enum acces
 	if (number == NUMBER_IO_URING_ENTER && result > 0 && (state->pass & KIND(PTW_RECORD_SYSCALL)))
 		__sync_fetch_and_add(&losses.io_uring, result);
 	if (result >= 0 && returns_fd(&state->call) && (state->pass & KIND(PTW_RECORD_SYSCALL)))
-		state->call.file[PTW_FILES - 1] = file_of(result);
+		state->call.file[PTW_FILES - 1] = file_of(state, result);
 	finish(state, task, 1);
 	if (state->pass & ~KIND(PTW_RECORD_SYSCALL))
 		emit_kinds(state, task);

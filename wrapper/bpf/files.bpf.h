@@ -18,19 +18,10 @@ enum files_limit {
 	COMPONENT_SIZE = 256,	/* NAME_MAX and a NUL */
 };
 
-struct file_key {
-	__u64 dentry;
-	__u64 inode;
-	__u64 mount;
-	__u64 operations;
-	__u64 number;
-	__u64 sequence;
-};
-
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, FILES);
-	__type(key, struct file_key);
+	__type(key, struct ptw_file_key);
 	__type(value, __u64);
 } files SEC(".maps");
 
@@ -97,7 +88,7 @@ static __always_inline struct file *open_file(struct task_struct *task, __u32 fd
 }
 
 /* What tells an open file's name from others. */
-static __always_inline void fill_key(struct file_key *key, struct file *address)
+static __always_inline void fill_key(struct ptw_file_key *key, struct file *address)
 {
 	struct dentry *dentry;
 	struct inode *inode;
@@ -123,7 +114,7 @@ static __always_inline void fill_key(struct file_key *key, struct file *address)
 	key->inode = (__u64)inode;
 }
 
-static __always_inline void fill_key_of_folder(struct file_key *key, struct fs_struct *fs)
+static __always_inline void fill_key_of_folder(struct ptw_file_key *key, struct fs_struct *fs)
 {
 	struct dentry *dentry = BPF_CORE_READ(fs, pwd.dentry);
 	struct inode *inode = BPF_CORE_READ(dentry, d_inode);
@@ -135,7 +126,7 @@ static __always_inline void fill_key_of_folder(struct file_key *key, struct fs_s
 	key->sequence = BPF_CORE_READ(dentry, d_seq.seqcount.sequence);
 }
 
-static __always_inline __u64 define_file(struct file_key *key, struct inode *inode, struct dentry *dentry,
+static __always_inline __u64 define_file(struct ptw_file_key *key, struct inode *inode, struct dentry *dentry,
 					 struct vfsmount *mount)
 {
 	struct ptw_file *record = bpf_ringbuf_reserve(&ring, sizeof(*record), 0);
@@ -169,13 +160,25 @@ static __always_inline __u64 define_file(struct file_key *key, struct inode *ino
 	return id;
 }
 
-/* The id of what a descriptor refers to, or of the working directory (AT_FDCWD); 0 when it is not open. */
-__noinline __u64 file_of(__u32 fd)
+static __always_inline int same_file(const struct ptw_file_key *one, const struct ptw_file_key *other)
+{
+	return one->dentry == other->dentry && one->sequence == other->sequence && one->inode == other->inode &&
+	       one->mount == other->mount && one->operations == other->operations && one->number == other->number;
+}
+
+/*
+ * The id of what a descriptor refers to, or of the working directory (AT_FDCWD); 0 when it is not open. The task
+ * remembers those it used last: to find one among all costs the hash of its key.
+ */
+__noinline __u64 file_of(struct ptw_task *state, __u32 fd)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct file_key key = {};
+	struct ptw_file_key key = {};
+	struct ptw_seen_file *seen;
 	__u64 *known;
 
+	if (!state)
+		return 0;
 	if (fd == (__u32)AT_FDCWD) {
 		struct fs_struct *fs = task->fs;
 
@@ -189,8 +192,13 @@ __noinline __u64 file_of(__u32 fd)
 			return 0;
 		fill_key(&key, file);
 	}
+	seen = &state->seen[fd & (PTW_SEEN - 1)];
+	if (seen->id && same_file(&seen->key, &key))
+		return seen->id;
 	known = bpf_map_lookup_elem(&files, &key);
-	return known ? *known : define_file(&key, (void *)key.inode, (void *)key.dentry, (void *)key.mount);
+	seen->id = known ? *known : define_file(&key, (void *)key.inode, (void *)key.dentry, (void *)key.mount);
+	seen->key = key;
+	return seen->id;
 }
 
 #endif

@@ -41,6 +41,9 @@ enum ptw_limit {
 	PTW_SLACK = 3 << 12,	/* the last one may be so long */
 	PTW_FILES = 3,		/* descriptors told of one call: two arguments and the result */
 	PTW_CPUS = 1024,	/* processors with counters of their own; others share */
+	PTW_QUICK = 2,		/* captures of a quick call: kept beside its task's state, not in a text of their own */
+	PTW_QUICK_ROOM = 1056,	/* PTW_QUICK times struct ptw_chunk and PTW_STRUCT_LIMIT bytes */
+	PTW_SEEN = 4,		/* open files that a task remembers the ids of */
 	PTW_KEY = 504,		/* bytes of an exe path or command line in a filter, NULs included */
 	PTW_BANKS = 2,		/* sets of filter rules: one in use, one being written */
 	PTW_PROBES = 128,	/* places in programs that are probed */
@@ -110,7 +113,7 @@ struct ptw_description {
 	ptw_u8 result_is_fd;
 	ptw_u8 fd_operation;		/* enum ptw_fd_operation */
 	ptw_u8 is_write;		/* writes data to its first argument */
-	ptw_u8 pad;
+	ptw_u8 quick;			/* it has captures, at most PTW_QUICK, and of structures and buffers alone */
 	struct ptw_argument argument[PTW_ARGUMENTS];
 };
 
@@ -244,6 +247,22 @@ struct ptw_probe_spec {
 
 /* --- state ---------------------------------------------------------------------------------------------------- */
 
+/* What tells an open file's name from others. */
+struct ptw_file_key {
+	ptw_u64 dentry;
+	ptw_u64 inode;
+	ptw_u64 mount;
+	ptw_u64 operations;
+	ptw_u64 number;
+	ptw_u64 sequence;
+};
+
+/* An open file that a task used, and its id; 0: none. */
+struct ptw_seen_file {
+	struct ptw_file_key key;
+	ptw_u64 id;
+};
+
 /* What a followed task carries along: the call it is in. User space writes one to begin a tree. */
 struct ptw_task {
 	ptw_u32 active;			/* 0: in no call; 1: in `call`; 2: in one that did not pass */
@@ -253,10 +272,12 @@ struct ptw_task {
 	ptw_u32 generation;		/* of the filter rules `judged` was made with */
 	ptw_u32 judged;			/* kinds of event that pass, a bit each */
 	ptw_u32 pass;			/* the same, of the call under way */
-	ptw_u32 pad;
+	ptw_u32 used;			/* bytes of `quick` that are this call's */
 	ptw_u64 comm[2];		/* as judged */
 	ptw_u64 run_delay;		/* at enter */
+	struct ptw_seen_file seen[PTW_SEEN];	/* by the low bits of the descriptor */
 	struct ptw_syscall call;
+	char quick[PTW_QUICK_ROOM];	/* captures of a quick call: with `call` before them a record as it is sent */
 };
 
 /* A rule of a filter: kinds of event, a bit each. */

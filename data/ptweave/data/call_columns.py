@@ -36,6 +36,36 @@ def errnos(result: npt.NDArray[np.int64], returned: npt.NDArray[np.bool_]) -> pa
     return names.take(pa.array(index))
 
 
+_NAMES = pa.array([syscall_table.name_of(number) for number in range(_TABLE_SIZE)], pa.string())
+_KNOWN_ERRNOS = 520  # with those that stay in the kernel (ERESTART…: 512 to 516)
+_ERRNOS = pa.array(["", *(syscall_table.errno_name(-one) for one in range(1, _KNOWN_ERRNOS))], pa.string())
+
+
+def _encoded(index: npt.NDArray[np.int32], values: pa.Array, missing: npt.NDArray[np.bool_] | None = None) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(pa.array(index, pa.int32(), mask=missing), values)
+
+
+def constant(value: str, rows: int) -> pa.Array:
+    """The same text in each row, as a dictionary."""
+    return _encoded(np.zeros(rows, np.int32), pa.array([value], pa.string()))
+
+
+def encoded_names(numbers: npt.NDArray[np.int32]) -> pa.Array:
+    """`names` as a dictionary, the same one for all batches whose numbers are known."""
+    if len(numbers) and (numbers.min() < 0 or numbers.max() >= _TABLE_SIZE):
+        return names(numbers).dictionary_encode()
+    return _encoded(numbers, _NAMES)
+
+
+def encoded_errnos(result: npt.NDArray[np.int64], returned: npt.NDArray[np.bool_]) -> pa.Array:
+    """`errnos` as a dictionary, the same one for all batches whose errors have names."""
+    failed = returned & (result >= -syscall_table.MAX_ERRNO) & (result <= -1)
+    index = np.where(failed, -result, 0)
+    if len(index) and index.max() >= _KNOWN_ERRNOS:
+        return errnos(result, returned).dictionary_encode()
+    return _encoded(index.astype(np.int32), _ERRNOS, ~failed)
+
+
 def offsets(lengths: npt.NDArray[np.int64]) -> pa.Array:
     """Offsets of lists with these lengths."""
     offsets = np.zeros(len(lengths) + 1, dtype=np.int32)

@@ -9,7 +9,7 @@ dictionaries are 1.8x larger on path ids, PLAIN takes 1.6x the time).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -534,6 +534,10 @@ DECODED_PAGES = pa.schema([
 """`decoded/pages.parquet`: from when to when each page was open, by thread."""
 
 
+ENCODED = pa.dictionary(pa.int32(), pa.string())
+"""Columns of text as dictionaries."""
+
+
 class TableWriter:
     """Writes one table's Parquet file, streaming; a row group every `row_group` rows.
 
@@ -541,10 +545,16 @@ class TableWriter:
     on the rows alone, not on how they came.
     """
 
-    def __init__(self, folder: Path, table: Table, name: str = "0.parquet", *, row_group: int = ROW_GROUP) -> None:
+    def __init__(self, folder: Path, table: Table, name: str = "0.parquet", *, row_group: int = ROW_GROUP,
+                 encoded: Collection[str] = ()) -> None:
+        """`encoded`: columns of text that come as dictionaries and need not be looked up again; the file is the same
+        to whoever reads it."""
         self.table = table
         self.rows = 0
         self._schema = table.schema
+        for at, column in enumerate(table.columns):
+            if column.name in encoded:
+                self._schema = self._schema.set(at, self._schema.field(at).with_type(ENCODED))
         self._row_group = row_group
         target = folder / table.name
         target.mkdir(parents=True, exist_ok=True)
@@ -557,7 +567,8 @@ class TableWriter:
             use_dictionary=[c.name for c in table.columns if c.dictionary],
             column_encoding={c.name: "DELTA_BINARY_PACKED" if c.delta else "BYTE_STREAM_SPLIT" for c in table.columns
                              if (c.delta or c.split) and not c.dictionary} or None,
-            write_statistics=True, data_page_size=1 << 18)
+            write_statistics=[c.name for c in table.columns if not pa.types.is_nested(c.type)],  # no query uses others
+            data_page_size=1 << 18, store_schema=not encoded)
 
     def write(self, batch: pa.RecordBatch | pa.Table) -> None:
         """Append rows; columns must have the table's names and castable types."""

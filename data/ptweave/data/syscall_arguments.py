@@ -563,6 +563,16 @@ _ARGUMENT = struct.Struct("<4B2H")
 _ARGUMENTS = 6
 
 
+_QUICK = 2  # PTW_QUICK
+
+
+def _quick(signature: Signature) -> bool:
+    """Whether what is captured of a call fits beside its task's state: `quick` of `struct ptw_description`."""
+    captured = [one for one in signature.arguments if one.at_enter or one.at_exit]
+    return (bool(captured) and sum(one.at_enter + one.at_exit for one in captured) <= _QUICK
+            and all(one.capture in (Capture.STRUCT, Capture.BUFFER) for one in captured))
+
+
 def descriptions() -> bytes:
     """All signatures as the BPF programs take them: 512 of `struct ptw_description` (wrapper/bpf/record.h)."""
     packed = bytearray(NUMBERS * (_HEAD.size + _ARGUMENTS * _ARGUMENT.size))
@@ -574,7 +584,7 @@ def descriptions() -> bytes:
         fds = sum(1 << i for i, one in enumerate(arguments) if one.kind in ("fd", "dirfd"))
         operation = 1 if signature.name in FD_OPENERS else 2 if signature.name in FD_CLOSERS else 0
         _HEAD.pack_into(packed, at, bits["at_enter"], bits["at_exit"], bits["at_failure"], fds,
-                        signature.name in FD_RESULTS, operation, signature.name in WRITES, 0)
+                        signature.name in FD_RESULTS, operation, signature.name in WRITES, _quick(signature))
         for i, one in enumerate(arguments):
             _ARGUMENT.pack_into(packed, at + _HEAD.size + i * _ARGUMENT.size, one.capture, one.count, one.which, 0,
                                 one.unit, 0)

@@ -138,6 +138,10 @@ def add_target(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--snapshot-at", metavar="SYMBOL[@FILE]", action="append", default=[],
                         help="a flight recorder that also keeps them when this function is reached first (up to 4, "
                              "more than once; FILE: the program)")
+    parser.add_argument("--syscalls-with", choices=["auto", "ebpf", "perf", "ptrace"], default="auto",
+                        help="record what the kernel sees of system calls with eBPF, with perf (arguments and results "
+                             "only), or with the first that works here (default); ptrace cannot be combined with an "
+                             "engine")
     add_probes(parser)
     parser.add_argument("--watch", metavar="VAR|ADDRESS:LENGTH", action="append", default=[], dest="watches",
                         help="log who touches a variable of the program or a library, with the value before and "

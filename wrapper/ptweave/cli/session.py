@@ -13,7 +13,9 @@ from ptweave.cli import say
 from ptweave.cli.options import output_path
 from ptweave.cli.progress import progress
 from ptweave.data import BadInput, Bundle, State, Times
+from ptweave.wrapper.call_stream import check
 from ptweave.wrapper.engines import Engine
+from ptweave.wrapper.means import Means
 from ptweave.wrapper.perf.breakpoints import parse_places
 from ptweave.wrapper.perf.filters import parse_filters
 from ptweave.wrapper.perf.settings import parse_settings
@@ -42,7 +44,7 @@ def run_target(args: argparse.Namespace, words: list[str]) -> Recording:
     watches = make_watches(args.watches, words)
     return record(Options(words, output_path(args, words), Engine(args.engine), ThreadsMode(args.threads),
                           Access(args.access), View(args.view), args.shared, args.ring, probes, watches, pt,
-                          notice=say))
+                          calls_with(args), notice=say))
 
 
 def make_watches(texts: Sequence[str], words: list[str]) -> WatchPlan | None:
@@ -60,11 +62,18 @@ def pt_options(args: argparse.Namespace, program: str) -> PtOptions:
                      args.snapshot or bool(args.snapshot_at), parse_places(args.snapshot_at, program))
 
 
+def calls_with(args: argparse.Namespace) -> Means:
+    """What system calls are to be recorded with. Raises BadInput for what an engine cannot be combined with."""
+    means = Means(args.syscalls_with)
+    check(means)
+    return means
+
+
 def attach_to(args: argparse.Namespace) -> Recording:
     """Record the running process that `record --pid` names."""
     output = args.output or Path(f"{args.pid}.ptw")
     pt = pt_options(args, f"/proc/{args.pid}/exe")
-    return attach(Options([], output, Engine(args.engine), pt=pt, notice=say), args.pid)
+    return attach(Options([], output, Engine(args.engine), pt=pt, calls_with=calls_with(args), notice=say), args.pid)
 
 
 def open_finished(args: argparse.Namespace) -> Bundle:

@@ -132,6 +132,10 @@ class Places:
                 return address - start + offset
         return None
 
+    def named(self, name: str) -> list[str]:
+        """Functions of this name, itself first, and what a compiler made of them (`name.part.0`)."""
+        return sorted(one for one in self._symbols if one == name or one.startswith(f"{name}."))
+
     def find(self, symbol: str) -> int | None:
         """A function's offset in the file; None when it is not there."""
         address = self._symbols.get(symbol)

@@ -49,10 +49,7 @@ def events(ffi: Any, batch: Any, kind: Kind) -> npt.NDArray[np.void]:
 
 def copied(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The same in memory of its own, for who keeps it longer than the recorder's batch."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    return pa.ipc.open_stream(sink.getvalue()).read_next_batch()
+    return pa.ipc.read_record_batch(batch.serialize(), batch.schema)  # into one buffer of the size it needs
 
 
 def file_name(filesystem: str, components: list[bytes], inode: int) -> bytes:

@@ -17,7 +17,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ptweave.data.call_columns import arguments, errnos, names, offsets, text_of
+from ptweave.data.call_columns import (
+    arguments,
+    constant,
+    encoded_errnos,
+    encoded_names,
+    errnos,
+    names,
+    offsets,
+    text_of,
+)
 from ptweave.data.errors import MachineLacks
 from ptweave.data.event_schemas import BLOCKING, FD_CHANGES, GC, JNI_REFS, SIGNALS, UPROBES, WRITES
 from ptweave.data.schemas import SYSCALLS, Table, TableWriter
@@ -27,6 +36,8 @@ from ptweave.wrapper.filters import Kind
 PART_ROWS = 1 << 20
 GROUP_ROWS = 1 << 17
 FIRST_AGE, LAST_AGE = 1.0, 60.0
+ENCODED_CALLS = ("name", "errno", "source", "placed")
+"""Columns of the table syscalls that are made as dictionaries."""
 FILES_KEPT = 1 << 17
 """Names of files that are remembered: the programs have at most 2^14 ids in use."""
 
@@ -67,7 +78,8 @@ class Parts:
         try:
             if self._writer is None:
                 self._writer = TableWriter(self._folder, self._table, f"{self._number:06}.parquet",
-                                           row_group=GROUP_ROWS)
+                                           row_group=GROUP_ROWS,
+                                           encoded=ENCODED_CALLS if self._table is SYSCALLS else ())
                 self._began = self._clock()
             self._open_rows += rows.num_rows
             self._writer.write(rows)
@@ -197,14 +209,13 @@ def syscalls(batch: pa.RecordBatch, files: Files) -> pa.Table:
     return pa.table({
         "thread": pa.nulls(rows, pa.int32()), "seq": pa.nulls(rows, pa.int64()),
         "pid": batch.column("pid"), "tid": batch.column("tid"), "t_enter": batch.column("t_enter"),
-        "t_exit": batch.column("t_exit"), "number": batch.column("number"), "name": names(numbers),
+        "t_exit": batch.column("t_exit"), "number": batch.column("number"), "name": encoded_names(numbers),
         "args": arguments(numbers, args),
         "paths": pa.ListArray.from_arrays(paths.offsets, text_of(paths.values)),
         "files": pa.ListArray.from_arrays(offsets(np.full(rows, 3)), described),
-        "data": batch.column("captures"), "result": batch.column("result"), "errno": errnos(result, returned),
+        "data": batch.column("captures"), "result": batch.column("result"), "errno": encoded_errnos(result, returned),
         "ip": np.asarray(batch.column("ip")) - np.uint64(_SYSCALL_INSTRUCTION),
-        "source": pa.array(["kernel"], pa.string()).take(pa.array(np.zeros(rows, np.int8))),
-        "placed": pa.array(["none"], pa.string()).take(pa.array(np.zeros(rows, np.int8))),
+        "source": constant("kernel", rows), "placed": constant("none", rows),
     })
 
 

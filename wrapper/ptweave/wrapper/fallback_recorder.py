@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from enum import Enum
 from typing import Protocol
 
 import pyarrow as pa
@@ -17,18 +16,10 @@ from ptweave.wrapper.event_recorder import SHOWN_A_BATCH, EventRecorder, call_li
 from ptweave.wrapper.event_tables import TABLE_OF, Files, Parts
 from ptweave.wrapper.filters import Kind, Rules
 from ptweave.wrapper.kernel_events import Options
+from ptweave.wrapper.means import Means
 from ptweave.wrapper.perf_calls import PerfCalls
 from ptweave.wrapper.ptrace_calls import PtraceCalls
 from ptweave.wrapper.syscalls import STREAM
-
-
-class Means(Enum):
-    """What system calls are recorded with; AUTO: the first of the others that works here."""
-
-    AUTO = "auto"
-    EBPF = "ebpf"
-    PERF = "perf"
-    PTRACE = "ptrace"
 
 
 class CallSource(Protocol):

@@ -2,7 +2,7 @@
 """Where runtimes tell of their collections and references: OpenJDK's HotSpot, and CPython.
 
 Both have markers (USDT) in builds that were configured with them, as Debian's and Temurin's are. HotSpot's causes come
-from a function of its tracer, by its symbol.
+from a function of its tracer, by its symbol; so do all collections of a CPython without markers.
 """
 
 from __future__ import annotations
@@ -25,6 +25,10 @@ _MARKERS = {("hotspot", "gc__begin"): ("hotspot begin", (0,)), ("hotspot", "gc__
             ("hotspot", "mem__pool__gc__end"): ("hotspot pool end", (5, 6)),
             ("python", "gc__start"): ("python start", (0,)), ("python", "gc__done"): ("python done", (0,))}
 """Markers of collections: what their hits are called, and which arguments are told."""
+_PYTHON_COLLECTS = "gc_collect_main"
+"""CPython's function of a collection since 3.10 (Modules/gcmodule.c, Python/gc.c): its second argument is the
+generation, its result how many objects were unreachable. What a compiler made of it (`.constprop.0`, …) may take other
+arguments."""
 _REFERENCES = {"NewLocalRef__return": ("add_local", 0), "DeleteLocalRef__entry": ("delete_local", 1),
                "NewGlobalRef__return": ("add_global", 0), "DeleteGlobalRef__entry": ("delete_global", 1),
                "NewWeakGlobalRef__return": ("add_weak", 0), "DeleteWeakGlobalRef__entry": ("delete_weak", 1)}
@@ -57,7 +61,23 @@ def collections(places: Places) -> list[Probe]:
             offset = places.find(symbol)
             if offset is not None:
                 found.append(Probe(Kind.GARBAGE_COLLECT, name, places.path, offset, values))
+    if not any(probe.name == "python start" for probe in found):
+        found += _of_python_s_function(places)
     return found
+
+
+def _of_python_s_function(places: Places) -> list[Probe]:
+    """Where a CPython without markers begins and ends a collection; empty when it has no symbol of that."""
+    for symbol in places.named(_PYTHON_COLLECTS):
+        offset = places.find(symbol)
+        if offset is None:
+            continue
+        generation = (Value("generation", Source.REGISTER, "si", size=4, signed=True),)
+        return [Probe(Kind.GARBAGE_COLLECT, "python start", places.path, offset,
+                      generation if symbol == _PYTHON_COLLECTS else ()),
+                Probe(Kind.GARBAGE_COLLECT, "python done", places.path, offset,
+                      (Value("freed", Source.REGISTER, "ax", signed=True),), at_return=True)]
+    return []
 
 
 def references(places: Places) -> list[Probe]:
@@ -73,12 +93,13 @@ def references(places: Places) -> list[Probe]:
 
 
 def _of_command(words: Sequence[str]) -> list[Path]:
-    """What a command may run: itself, the JVM beside it."""
+    """What a command may run: itself, the JVM or the library of Python beside it."""
     program = shutil.which(words[0]) if words else None
     if program is None:
         return []
     path = Path(program).resolve()
-    return [path, path.parent.parent / "lib/server/libjvm.so"]
+    home = path.parent.parent
+    return [path, home / "lib/server/libjvm.so", *home.glob("lib/libpython3*.so.*")]
 
 
 def _installed() -> list[Path]:

@@ -28,8 +28,10 @@ from pathlib import Path
 from ptweave.data import BadInput, Bundle, Clocks, Ledger, MachineLacks, Manifest, State
 from ptweave.data.handshake import SOCKET_VARIABLE
 from ptweave.wrapper import host, pt_spool
+from ptweave.wrapper.call_stream import PerfStream, open_stream
 from ptweave.wrapper.control import ControlServer
 from ptweave.wrapper.engines import Engine, choose
+from ptweave.wrapper.means import Means
 from ptweave.wrapper.parts import Part, finish, service
 from ptweave.wrapper.probes.plan import FOLDER as PROBES
 from ptweave.wrapper.probes.plan import Plan, probes_environment
@@ -81,6 +83,8 @@ class Options:
     """The same, of watchpoints (`ptweave.wrapper.watches`)."""
     pt: PtOptions = field(default_factory=PtOptions)
     """Of the engine intel_pt."""
+    calls_with: Means = Means.AUTO
+    """What system calls are recorded with, beside the engine's own log of them."""
     notice: Callable[[str], None] = lambda line: None
     """Takes lines for the user while the target runs (used sparingly: the terminal is the target's)."""
 
@@ -181,7 +185,7 @@ class _Session:
         self.pt: PtRecorder | None = None
         self.spool: Spool | None = None
         self.control: ControlServer | None = None
-        self.recorder: SyscallRecorder | None = None
+        self.recorder: SyscallRecorder | PerfStream | None = None
         self.tasks = TaskRegistry()
         self.environment = dict(os.environ)
         self.status: int | None = None
@@ -258,14 +262,17 @@ class _Session:
         self.environment.update(watches_environment(folder))
 
     def add_events(self) -> None:
-        recorder = SyscallRecorder(self.bundle)
         try:
-            recorder.start()
+            recorder, means = open_stream(self.options.calls_with, self.bundle)
         except MachineLacks as error:
+            if self.options.calls_with is not Means.AUTO:
+                raise
             self.lack(f"system calls as the kernel sees them (paths, times): {error.line()}")
             self.bundle.manifest.events = "engine"
             return
-        self.bundle.manifest.events = "ebpf"
+        self.bundle.manifest.events = means.value
+        if isinstance(recorder, PerfStream):
+            self.lack(recorder.lacks)
         self.recorder = recorder
         self.parts.append(Part("system calls", recorder.service, recorder.finish, recorder.fds))
 

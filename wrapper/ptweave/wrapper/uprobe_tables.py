@@ -117,7 +117,9 @@ class ProbeTables:
         stack = self._open.setdefault(tid, []) if len(self._open) < MOST_UNENDED else self._open.get(tid, [])
         match name:
             case "python start":
-                stack.append(_Collection(t, "collection", full=values[0] == 2, generation=values[0]))
+                generation = values[0] if values else None  # unknown of a function that a compiler changed
+                stack.append(_Collection(t, "collection", full=None if generation is None else generation == 2,
+                                         generation=generation))
             case "hotspot begin":
                 stack.append(_Collection(t, "pause", full=bool(values[0])))
             case "hotspot start":
