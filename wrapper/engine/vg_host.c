@@ -102,7 +102,8 @@ static Int replace_check(UChar *code, Int size)
                                 0x79, 0x03,                 /* jns  behind this */
                                 0xff, 0x65, 0x00 },         /* jmp  *0(%rbp) */
                       store[] = { 0x4d, 0x89, 0x2c, 0x24 }, /* mov  %r13,(%r12) */
-                      full[] = { 0x4d, 0x85, 0xed };        /* test %r13,%r13 */
+                      full[] = { 0x4d, 0x85, 0xed },        /* test %r13,%r13 */
+                      call[] = { 0xff, 0x55, 0x00 };        /* call *0(%rbp) */
 
    if (size != sizeof vex || VG_(memcmp)(code, vex, sizeof vex) != 0)
       return size;
@@ -110,6 +111,7 @@ static Int replace_check(UChar *code, Int size)
    if (block_check == CHECK_NOTHING)
       return sizeof store;
    VG_(memcpy)(code + sizeof store, vex, sizeof vex);
+   VG_(memcpy)(code + sizeof store + sizeof vex - sizeof call, call, sizeof call);
    if (block_check == CHECK_BRANCHES)
       VG_(memcpy)(code + sizeof store, full, sizeof full);
    return sizeof store + sizeof vex;
@@ -210,19 +212,22 @@ __asm__(
    "   movups %xmm1, (%rsi)\n"
    "   jmp   *-8(%rsi)\n");
 
-/* A block's check failed: the events are used up, or the register is full. That is written, and counts as so many
-   events as it has branches (47). */
+/* A block's check failed: the events are used up, or the register (which is stored) is full. That is written, counts as
+   so many events as it has branches (47), and the block goes on. */
 __asm__(
    ".text\n"
    ".globl __wrap_vgPlain_disp_cp_evcheck_fail\n"
    "__wrap_vgPlain_disp_cp_evcheck_fail:\n"
-   "   mov   %r13, (%r12)\n"
    "   test  %r13, %r13\n"
-   "   jns   __real_vgPlain_disp_cp_evcheck_fail\n"
+   "   jns   1f\n"
    "   mov   %r12, %rdi\n"
+   "   sub   $8, %rsp\n"                         /* C's alignment */
    "   call  pt_tnt_flush\n"
+   "   add   $8, %rsp\n"
    "   mov   $0x10000, %r13d\n"
    "   subl  $47, 8(%rbp)\n"
-   "   jns   __wrap_vgPlain_disp_cp_xindir\n"
-   "   movl  $-1, 8(%rbp)\n"
+   "   js    2f\n"
+   "   ret\n"
+   "2: movl  $-1, 8(%rbp)\n"
+   "1: add   $8, %rsp\n"
    "   jmp   __real_vgPlain_disp_cp_evcheck_fail\n");
