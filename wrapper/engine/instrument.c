@@ -80,22 +80,21 @@ static void call_helper(struct block *block, const HChar *name, void *helper, IR
    addStmtToIRSB(block->out, IRStmt_Dirty(helper_call(name, helper, args, encoder)));
 }
 
-/* The register of branches, with one more in it. */
-static IRExpr *with_branch(struct block *block, IRExpr *tnt, Bool taken)
-{
-   tnt = binary(block, Iop_Shl64, tnt, IRExpr_Const(IRConst_U8(1)));
-   return taken ? binary(block, Iop_Or64, tnt, constant(1)) : tnt;
-}
-
 static IRExpr *get_branches(struct block *block)
 {
    return assign(block, Ity_I64, IRExpr_Get(tnt_register_slot(), Ity_I64));
 }
 
-static void put_branches(struct block *block, IRExpr *tnt)
+/* The register gets one more branch, another last one, or none. */
+static void change_branches(struct block *block, enum tnt_change change)
 {
-   addStmtToIRSB(block->out, IRStmt_Put(tnt_register_slot(), tnt));
+   addStmtToIRSB(block->out, IRStmt_Put(tnt_register_slot(), constant(change)));
    block->stored = block->room = False;
+}
+
+static enum tnt_change add_branch(Bool taken)
+{
+   return taken ? TNT_ADD_TAKEN : TNT_ADD_NOT_TAKEN;
 }
 
 /* A function that changes the register. */
@@ -140,7 +139,7 @@ static void emit_ready(struct block *block, Bool bit)
 static void emit_packet(struct block *block, const HChar *name, void *helper, IRExpr **args, IRExpr *encoder)
 {
    call_helper(block, name, helper, args, encoder);
-   put_branches(block, constant(PT_TNT_EMPTY));
+   change_branches(block, TNT_EMPTY);
 }
 
 static IRExpr *field(struct block *block, IRExpr *encoder, SizeT offset)
@@ -190,7 +189,7 @@ static void emit_return(struct block *block, IRExpr *to)
    entry = load(block, entry_address);
    store(block, entry_address, constant(PT_RET_NONE));
    store(block, at_address, below);
-   put_branches(block, with_branch(block, get_branches(block), True));
+   change_branches(block, add_branch(True));
    call_with_register(block, "tnt_register_missed", tnt_register_missed, mkIRExprVec_3(encoder, to, entry), encoder,
                       assign(block, Ity_I1, IRExpr_Binop(Iop_CmpNE64, entry, to)));
 }
@@ -212,7 +211,7 @@ static void emit_log(struct block *block)
 /* The optimiser folded the side exit: the outcome is known. */
 static void emit_known_branch(struct block *block, Addr next)
 {
-   put_branches(block, with_branch(block, get_branches(block), next != block->ip + block->size));
+   change_branches(block, add_branch(next != block->ip + block->size));
    block->branched = True;
 }
 
@@ -220,18 +219,15 @@ static void emit_known_branch(struct block *block, Addr next)
 static void emit_exit(struct block *block, IRStmt *exit)
 {
    Addr to = exit->Ist.Exit.dst->Ico.U64;
-   IRExpr *not_taken, *taken;
 
    if (block->insn.class != INSN_COND_JUMP || exit->Ist.Exit.jk != Ijk_Boring || block->branched) {
       addStmtToIRSB(block->out, exit);
       return;
    }
    tl_assert2(to == block->insn.target || to == block->ip + block->size, "side exit of a jump to elsewhere");
-   not_taken = with_branch(block, get_branches(block), False);
-   taken = binary(block, Iop_Or64, not_taken, constant(1));
-   put_branches(block, to == block->insn.target ? taken : not_taken);
+   change_branches(block, add_branch(to == block->insn.target));
    addStmtToIRSB(block->out, exit);
-   put_branches(block, to == block->insn.target ? not_taken : taken);
+   change_branches(block, TNT_OTHER);
    block->branched = True;
 }
 

@@ -23,8 +23,15 @@
 #include "pt_packet.h"
 #include "vg_core.h"
 
-/* The place in the guest's state (8 bytes) that stands for the register. */
+/* The place in the guest's state (8 bytes) that stands for the register. Generated code reads it. A constant written to
+   it means one of these changes, and nothing else is ever written. */
 Int tnt_register_slot(void);
+
+enum tnt_change {
+   TNT_ADD_NOT_TAKEN, TNT_ADD_TAKEN, /* a branch, behind the others */
+   TNT_OTHER,                        /* the last one went the other way */
+   TNT_EMPTY,
+};
 
 enum block_check {
    CHECK_EVENTS,     /* as Valgrind does it: counts one, and leaves at none */

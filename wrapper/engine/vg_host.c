@@ -34,32 +34,58 @@ struct universe *__wrap_getRRegUniverse_AMD64(void)
    return known;
 }
 
-/* An access to a slot, REX.W opcode ModRM(rbp + 32 bits), made one to its register. Returns the new size. */
-static Int name_register(UChar *code, Int size)
+/* An instruction of VEX's that accesses the guest's state. */
+enum { REX = 0, OPCODE = 1, MODRM = 2, OFFSET = 3, OPERAND = 7, REX_W = 0x48, REX_B = 1, R12 = 4, R13 = 5, DIRECT = 0xc0 };
+
+/* The slot that an instruction accesses, REX.W opcode ModRM(rbp + 32 bits); 0 none. */
+static Int slot_of(const UChar *code, Int size)
 {
-   enum { REX = 0, OPCODE = 1, MODRM = 2, OFFSET = 3, OPERAND = 7, REX_W = 0x48, REX_B = 1, R12 = 4, R13 = 5,
-          DIRECT = 0xc0 };
    Int offset;
 
    if (size < OPERAND || (code[REX] & 0xf9) != REX_W || (code[MODRM] & 0xc7) != 0x85)
-      return size;
+      return 0;
    __builtin_memcpy(&offset, code + OFFSET, sizeof offset);
    if (offset != tnt_register_slot() && offset != (Int)stream_slot())
+      return 0;
+   return (code[OPCODE] & 0xf8) == 0xb8 ? 0 : offset; /* a constant that looks like it */
+}
+
+/* A constant written to the slot of branches: what it stands for. Returns the new size. */
+static Int change_register(UChar *code)
+{
+   static const struct { UChar size, code[7]; } changes[] = {
+      [TNT_ADD_NOT_TAKEN] = { 3, { 0x4d, 0x01, 0xed } },             /* add %r13,%r13 */
+      [TNT_ADD_TAKEN]     = { 5, { 0x4f, 0x8d, 0x6c, 0x2d, 0x01 } }, /* lea 1(%r13,%r13),%r13 */
+      [TNT_OTHER]         = { 4, { 0x49, 0x83, 0xf5, 0x01 } },       /* xor $1,%r13 */
+      [TNT_EMPTY]         = { 6, { 0x41, 0xbd, 0x00, 0x00, 0x01 } }, /* mov $PT_TNT_EMPTY,%r13d */
+   };
+   UInt change;
+
+   __builtin_memcpy(&change, code + OPERAND, sizeof change);
+   tl_assert2(change < sizeof changes / sizeof changes[0], "change %u of the register of branches", change);
+   VG_(memcpy)(code, changes[change].code, changes[change].size);
+   return changes[change].size;
+}
+
+/* An access to a slot, made one to its register. Returns the new size. */
+static Int name_register(UChar *code, Int size)
+{
+   Int slot = slot_of(code, size);
+
+   switch (slot == 0 ? 0 : code[OPCODE]) {
+   case 0:
       return size;
-   switch (code[OPCODE]) {
-   case 0x89: case 0xc7:                                                        /* mov, to it */
-      tl_assert2(offset == tnt_register_slot(), "generated code changes its encoder");
-      break;
+   case 0xc7:                                                                   /* mov, a constant to it */
+      tl_assert2(slot == tnt_register_slot(), "generated code changes its encoder");
+      return change_register(code);
    case 0x8b:                                                                   /* mov */
    case 0x03: case 0x0b: case 0x13: case 0x1b: case 0x23: case 0x2b: case 0x33: case 0x3b: /* add to cmp, from it */
       break;
-   case 0xb8: case 0xb9: case 0xba: case 0xbb: case 0xbc: case 0xbd: case 0xbe: case 0xbf:
-      return size;                                                              /* a constant that looks like it */
    default:
       tl_assert2(0, "access %02x to a register of the engine", code[OPCODE]);
    }
    code[REX] |= REX_B;
-   code[MODRM] = (UChar)(DIRECT | (code[MODRM] & 0x38) | (offset == tnt_register_slot() ? R13 : R12));
+   code[MODRM] = (UChar)(DIRECT | (code[MODRM] & 0x38) | (slot == tnt_register_slot() ? R13 : R12));
    VG_(memmove)(code + OFFSET, code + OPERAND, (SizeT)(size - OPERAND));
    return size - (OPERAND - OFFSET);
 }
