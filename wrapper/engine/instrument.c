@@ -11,6 +11,7 @@
 #include "instrument.h"
 #include "anon_code.h"
 #include "code_map.h"
+#include "dead_flags.h"
 #include "insn_class.h"
 #include "stream.h"
 #include "tnt_register.h"
@@ -33,6 +34,7 @@ struct block {
    enum block_check check; /* how it begins */
    Bool stored;            /* the encoder has the branches that are in the register */
    Bool room;              /* the register has room for one more */
+   Addr last;              /* its last instruction */
    Bool has_bit;           /* an instruction of the block writes a bit */
 };
 
@@ -281,7 +283,6 @@ static enum block_check check_of(const IRSB *in, Addr last, Bool bit)
 /* Known ahead, so that room is made where no value is at hand yet that a call would have to spare. */
 static void look_ahead(struct block *block)
 {
-   Addr last = 0;
    Int i;
 
    for (i = 0; i < block->in->stmts_used; i++) {
@@ -290,13 +291,33 @@ static void look_ahead(struct block *block)
 
       if (mark->tag != Ist_IMark)
          continue;
-      last = mark->Ist.IMark.addr;
-      insn = insn_classify((const UChar *)last, mark->Ist.IMark.len, last);
+      block->last = mark->Ist.IMark.addr;
+      insn = insn_classify((const UChar *)block->last, mark->Ist.IMark.len, block->last);
       block->has_bit |= writes_bit(&insn);
    }
-   block->check = check_of(block->in, last, block->has_bit);
+   block->check = check_of(block->in, block->last, block->has_bit);
    block->stored = True; /* each check stores them */
    block->room = block->check == CHECK_BRANCHES;
+}
+
+/* Wherever the block ends, its flags are set anew before anybody reads them. */
+static Bool flags_dead(const IRSB *in, Addr last)
+{
+   Addr ip = 0;
+   Int i;
+
+   if (in->next->tag != Iex_Const || in->jumpkind != Ijk_Boring || !dead_flags_at(in->next->Iex.Const.con->Ico.U64, last))
+      return False;
+   for (i = 0; i < in->stmts_used; i++) {
+      const IRStmt *statement = in->stmts[i];
+
+      if (statement->tag == Ist_IMark)
+         ip = statement->Ist.IMark.addr;
+      else if (statement->tag == Ist_Exit && (ip != last || statement->Ist.Exit.jk != Ijk_Boring
+                                              || !dead_flags_at(statement->Ist.Exit.dst->Ico.U64, last)))
+         return False;
+   }
+   return True;
 }
 
 static void begin_instruction(struct block *block, IRStmt *mark)
@@ -381,18 +402,21 @@ IRSB *instrument_block(VgCallbackClosure *closure, IRSB *in, const VexGuestLayou
                        const VexGuestExtents *extents, const VexArchInfo *arch, IRType guest_word, IRType host_word)
 {
    struct block block = { .in = in, .out = deepCopyIRSBExceptStmts(in), .ip_offset = layout->offset_IP };
+   Bool settled;
    Int i = 0;
 
    (void)arch;
    (void)guest_word;
    (void)host_word;
-   unseen_puts_remove(in);
    look_ahead(&block);
    tnt_register_check(block.check);
    if (closure->readdr != closure->nraddr)  /* Valgrind's own code in place of the program's */
       anon_code_translated(closure->nraddr, (const UChar *)closure->readdr, extents->len[0]);
    else
       code_map_translated(extents->base[0], extents->len[0]);
+   /* Code that changes may become code that reads the flags. */
+   settled = closure->readdr == closure->nraddr && !code_map_volatile(extents->base[0]);
+   unseen_puts_remove(in, settled && flags_dead(in, block.last));
    for (; i < in->stmts_used && in->stmts[i]->tag != Ist_IMark; i++)
       addStmtToIRSB(block.out, in->stmts[i]);
    for (; i < in->stmts_used; i++) {
