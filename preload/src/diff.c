@@ -3,10 +3,13 @@
  * Differences of pages; diff.h says what is guaranteed.
  *
  * Pages are compared with SSE2, which all x86-64 has, with AVX2 or with AVX-512: three versions of one loop, each made by
- * the compiler from the same text with a line's comparison of its own. Which one is asked anew each time: that is a load.
+ * the compiler from the same text with a line's comparison of its own. Which one is known from the first page on; the
+ * compiler's own way of asking (__builtin_cpu_supports) looks at every feature when the library is loaded, which costs a
+ * program under the soft engine milliseconds.
  */
 #include "diff.h"
 
+#include <cpuid.h>
 #include <immintrin.h>
 #include <string.h>
 
@@ -75,18 +78,58 @@ PAGE_LOOPS(plain, )
 PAGE_LOOPS(avx2, AVX2)
 PAGE_LOOPS(avx512, AVX512)
 
+enum version { UNKNOWN, PLAIN, WITH_AVX2, WITH_AVX512 };
+
+/* Bits of CPUID leaves 1 and 7, and what of the extended state the kernel saves (XCR0; SDM vol. 1, 13.3). */
+enum { OSXSAVE = 1 << 27, HAS_AVX2 = 1 << 5, HAS_AVX512F = 1 << 16, HAS_AVX512BW = 1 << 30, SAVES_AVX = 0x6, SAVES_AVX512 = 0xe6 };
+
+static enum version ask(void)
+{
+	unsigned a, b, c, d, saved, high;
+
+	if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & OSXSAVE) || !__get_cpuid_count(7, 0, &a, &b, &c, &d))
+		return PLAIN;
+	__asm__("xgetbv" : "=a"(saved), "=d"(high) : "c"(0));
+	if ((b & HAS_AVX512F) && (b & HAS_AVX512BW) && (saved & SAVES_AVX512) == SAVES_AVX512)
+		return WITH_AVX512;
+	return (b & HAS_AVX2) && (saved & SAVES_AVX) == SAVES_AVX ? WITH_AVX2 : PLAIN;
+}
+
+/* Whoever asks at the same time finds the same. */
+static enum version best(void)
+{
+	static int known = UNKNOWN;
+	int version = __atomic_load_n(&known, __ATOMIC_RELAXED);
+
+	if (__builtin_expect(version == UNKNOWN, 0)) {
+		version = ask();
+		__atomic_store_n(&known, version, __ATOMIC_RELAXED);
+	}
+	return (enum version)version;
+}
+
 uint32_t ptw_diff(const void *page, const void *twin, struct ptw_diff *ret)
 {
-	if (__builtin_cpu_supports("avx512bw"))
+	switch (best()) {
+	case WITH_AVX512:
 		return diff_avx512(page, twin, ret);
-	return __builtin_cpu_supports("avx2") ? diff_avx2(page, twin, ret) : diff_plain(page, twin, ret);
+	case WITH_AVX2:
+		return diff_avx2(page, twin, ret);
+	default:
+		return diff_plain(page, twin, ret);
+	}
 }
 
 uint64_t ptw_diff_lines(const void *page, const void *twin, uint64_t among)
 {
-	if (__builtin_cpu_supports("avx512bw"))
+	switch (best()) {
+	case WITH_AVX512:
 		return lines_avx512(page, twin, among);
-	return __builtin_cpu_supports("avx2") ? lines_avx2(page, twin, among) : lines_plain(page, twin, among);
+	case WITH_AVX2:
+		return lines_avx2(page, twin, among);
+	default:
+		return lines_plain(page, twin, among);
+	}
 }
 
 /* --- copying --- */

@@ -13,15 +13,25 @@ static void *find(const char *name, const char *version)
 	return found ? found : dlsym(RTLD_NEXT, name);
 }
 
-void ptw_real_init(void)
-{
-#define X(name, version)                                                \
-	if (!ptw_real.name) {                                           \
-		void *found = find(#name, version);                     \
-		__atomic_store_n((void **)&ptw_real.name, found, __ATOMIC_RELAXED); \
-	}                                                               \
-	if (!ptw_threading.name)                                        \
-		__atomic_store_n((void **)&ptw_threading.name, (void *)ptw_real.name, __ATOMIC_RELAXED);
+/* A table, not code for each: a program under the soft engine pays for each instruction that runs the first time. */
+static const struct {
+	const char *name, *version;
+} functions[] = {
+#define X(name, version) { #name, version },
 	PTW_REAL_FUNCTIONS(X)
 #undef X
+};
+
+_Static_assert(sizeof ptw_real == sizeof functions / sizeof functions[0] * sizeof(void *), "a pointer for each");
+
+void ptw_real_init(void)
+{
+	void **real = (void **)&ptw_real, **threading = (void **)&ptw_threading;
+
+	for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++) {
+		if (!__atomic_load_n(&real[i], __ATOMIC_RELAXED))
+			__atomic_store_n(&real[i], find(functions[i].name, functions[i].version), __ATOMIC_RELAXED);
+		if (!__atomic_load_n(&threading[i], __ATOMIC_RELAXED))
+			__atomic_store_n(&threading[i], __atomic_load_n(&real[i], __ATOMIC_RELAXED), __ATOMIC_RELAXED);
+	}
 }

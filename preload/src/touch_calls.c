@@ -102,16 +102,25 @@ static struct {
 #undef X
 } next;
 
-/* Signal-safe afterwards. */
-__attribute__((constructor)) static void resolve(void)
-{
-#define TOUCH(result, name, ...) *(void **)&next.name = dlsym(RTLD_NEXT, #name);
+static const char *const names[] = {
+#define TOUCH(result, name, ...) #name,
 #include "touch_table.h"
 #include "touch_table_rare.h"
 #undef TOUCH
-#define X(result, name, parameters) *(void **)&next.name = dlsym(RTLD_NEXT, #name);
+#define X(result, name, parameters) #name,
 	OTHERS(X)
 #undef X
+};
+
+_Static_assert(sizeof next == sizeof names / sizeof names[0] * sizeof(void *), "a pointer for each");
+
+/* Signal-safe afterwards. */
+__attribute__((constructor)) static void resolve(void)
+{
+	void **found = (void **)&next;
+
+	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+		__atomic_store_n(&found[i], dlsym(RTLD_NEXT, names[i]), __ATOMIC_RELAXED);
 }
 
 #define NEXT(name) (*(__builtin_expect(!next.name, 0) ? resolve() : (void)0, next.name))

@@ -48,6 +48,17 @@ static void round_of(uint64_t first, uint64_t second, uint64_t *bad)
 	FAULT_AFTER("cmp %%rbx, %%rax\n\tinc %%rax\n\tjmp 1f\n1:\ttest %%rbx, %%rbx\n\tdec %%rax");
 	FAULT_AFTER("cmp %%rbx, %%rax\n\tinc %%rax\n\tjmp 1f\n1:\ttest %%rbx, %%rbx\n\tsbb %%rax, %%rax");
 	FAULT_AFTER("cmp %%rbx, %%rax\n\tinc %%rax\n\tjmp 1f\n1:\tadd $0, %%rbx\n\tjmp 1f\n1:\tand %%rax, %%rbx");
+	FAULT_AFTER("cmp %%rbx, %%rax\n\tjb 1f\n1:\tlea 1(%%rax), %%rbx");
+	FAULT_AFTER("cmp %%rbx, %%rax\n\tjae 1f\n\txor %%ecx, %%ecx\n1:\tmov %%rbx, %%rax");
+	FAULT_AFTER("cmp %%rbx, %%rax\n\tjb 1f\n1:\tmov (%%rsi), %%rcx\n\tadd %%rbx, %%rax");
+	FAULT_AFTER("sub %%rbx, %%rax\n\tjmp 1f\n1:\tlea 1(%%rax), %%rcx\n\tmov (%%rsi), %%rcx\n\txor %%rbx, %%rax");
+	FAULT_AFTER("sub %%rbx, %%rax\n\tjmp 1f\n1:\tmov %%rax, %%rbx\n\tmov %%rsp, %%rcx\n\tmov (%%rcx), %%rcx");
+	FAULT_AFTER("xor %%ecx, %%ecx\n\tcmp %%rbx, %%rax\n\tsetb %%cl\n\tmov %%rcx, %%rax");
+	FAULT_AFTER("test %%rbx, %%rbx\n\tmov %%bl, %%al");
+	FAULT_AFTER("mov %%bx, %%ax\n\tadd %%rax, %%rbx");
+	FAULT_AFTER("add %%bl, %%al\n\tadd %%bx, %%ax\n\tadd %%al, %%bl");
+	FAULT_AFTER("mov %%bl, %%ah\n\tmov %%ax, %%bx\n\tadd %%bl, %%ah\n\tadd %%ah, %%al");
+	FAULT_AFTER("test %%rbx, %%rbx\n\tmov %%bl, %%al\n\tmov %%rax, %%rcx\n\tmov %%ch, %%al\n\txchg %%al, %%bl");
 	FAULT_AFTER("stc\n\tdec %%rax\n\tadc %%rbx, %%rax");
 	FAULT_AFTER("bt $3, %%rax\n\trcl $1, %%rax\n\tor %%rax, %%rax");
 	FAULT_AFTER("mov $7, %%ecx\n1:\tsub %%rcx, %%rax\n\tdec %%ecx\n\tjnz 1b\n\tcmp $3, %%rax");

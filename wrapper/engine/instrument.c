@@ -11,6 +11,7 @@
 #include "instrument.h"
 #include "anon_code.h"
 #include "code_map.h"
+#include "dead_flags.h"
 #include "insn_class.h"
 #include "stream.h"
 #include "tnt_register.h"
@@ -31,9 +32,11 @@ struct block {
    UInt size;
    struct insn insn;
    Bool branched;          /* its TNT bit is written */
+   enum block_check check; /* how it begins */
    Bool stored;            /* the encoder has the branches that are in the register */
    Bool room;              /* the register has room for one more */
-   Bool ends_with_bit;     /* the block's last instruction writes a bit */
+   Addr last;              /* its last instruction */
+   Bool has_bit;           /* an instruction of the block writes a bit */
    Bool touches;           /* the instruction before may have touched what is watched */
 };
 
@@ -66,24 +69,19 @@ static IRExpr *encoder_of(struct block *block)
    return assign(block, Ity_I64, IRExpr_Get((Int)stream_slot(), Ity_I64));
 }
 
-static void call_helper(struct block *block, const HChar *name, void *helper, IRExpr **args, IRExpr *encoder,
-                        IRExpr *guard)
+static IRDirty *helper_call(const HChar *name, void *helper, IRExpr **args, IRExpr *encoder)
 {
    IRDirty *call = unsafeIRDirty_0_N(0, name, VG_(fnptr_to_fnentry)(helper), args);
 
    call->mFx = Ifx_Modify;
    call->mAddr = encoder;
    call->mSize = sizeof(struct pt_encoder);
-   if (guard != NULL)
-      call->guard = guard;
-   addStmtToIRSB(block->out, IRStmt_Dirty(call));
+   return call;
 }
 
-/* The register of branches, with one more in it. */
-static IRExpr *with_branch(struct block *block, IRExpr *tnt, Bool taken)
+static void call_helper(struct block *block, const HChar *name, void *helper, IRExpr **args, IRExpr *encoder)
 {
-   tnt = binary(block, Iop_Shl64, tnt, IRExpr_Const(IRConst_U8(1)));
-   return taken ? binary(block, Iop_Or64, tnt, constant(1)) : tnt;
+   addStmtToIRSB(block->out, IRStmt_Dirty(helper_call(name, helper, args, encoder)));
 }
 
 static IRExpr *get_branches(struct block *block)
@@ -91,28 +89,37 @@ static IRExpr *get_branches(struct block *block)
    return assign(block, Ity_I64, IRExpr_Get(tnt_register_slot(), Ity_I64));
 }
 
-static void put_branches(struct block *block, IRExpr *tnt)
+/* The register gets one more branch, another last one, or none. */
+static void change_branches(struct block *block, enum tnt_change change)
 {
-   addStmtToIRSB(block->out, IRStmt_Put(tnt_register_slot(), tnt));
+   addStmtToIRSB(block->out, IRStmt_Put(tnt_register_slot(), constant(change)));
    block->stored = block->room = False;
 }
 
-/* A full register goes to the helper, which leaves it empty. */
-static void emit_room(struct block *block, IRExpr *encoder, IRExpr *tnt)
+static enum tnt_change add_branch(Bool taken)
 {
-   IRExpr *full = assign(block, Ity_I1, IRExpr_Binop(Iop_CmpLT64S, tnt, constant(0)));
-   IRDirty *call = unsafeIRDirty_0_N(0, "tnt_register_flush", VG_(fnptr_to_fnentry)(tnt_register_flush),
-                                     mkIRExprVec_1(encoder));
+   return taken ? TNT_ADD_TAKEN : TNT_ADD_NOT_TAKEN;
+}
 
-   call->mFx = Ifx_Modify;
-   call->mAddr = encoder;
-   call->mSize = sizeof(struct pt_encoder);
-   call->guard = full;
+/* A function that changes the register. */
+static void call_with_register(struct block *block, const HChar *name, void *helper, IRExpr **args, IRExpr *encoder,
+                               IRExpr *guard)
+{
+   IRDirty *call = helper_call(name, helper, args, encoder);
+
+   call->guard = guard;
    call->nFxState = 1;
    call->fxState[0].fx = Ifx_Modify;
    call->fxState[0].offset = (UShort)tnt_register_slot();
    call->fxState[0].size = sizeof(ULong);
    addStmtToIRSB(block->out, IRStmt_Dirty(call));
+}
+
+/* A full register goes to the helper, which leaves it empty. */
+static void emit_room(struct block *block, IRExpr *encoder, IRExpr *tnt)
+{
+   call_with_register(block, "tnt_register_flush", tnt_register_flush, mkIRExprVec_1(encoder), encoder,
+                      assign(block, Ity_I1, IRExpr_Binop(Iop_CmpLT64S, tnt, constant(0))));
    block->room = True;
 }
 
@@ -135,8 +142,8 @@ static void emit_ready(struct block *block, Bool bit)
 /* A TIP or a far transfer, which writes the pending branches too. */
 static void emit_packet(struct block *block, const HChar *name, void *helper, IRExpr **args, IRExpr *encoder)
 {
-   call_helper(block, name, helper, args, encoder, NULL);
-   put_branches(block, constant(PT_TNT_EMPTY));
+   call_helper(block, name, helper, args, encoder);
+   change_branches(block, TNT_EMPTY);
 }
 
 static IRExpr *field(struct block *block, IRExpr *encoder, SizeT offset)
@@ -170,32 +177,25 @@ static void emit_call(struct block *block, Addr return_address)
    store(block, at_address, binary(block, Iop_And64, at, constant(8 * (PT_RET_STACK - 1))));
 }
 
-static IRExpr *choose(struct block *block, IRExpr *condition, IRExpr *yes, IRExpr *no)
-{
-   return assign(block, Ity_I64, IRExpr_ITE(condition, yes, no));
-}
-
-/* pt_ret, inline, but for the TIP. */
+/* pt_ret, inline, as if it goes back to its call; a function puts it right where it does not. */
 static void emit_return(struct block *block, IRExpr *to)
 {
-   IRExpr *encoder = encoder_of(block), *at_address, *at, *below, *entry_address, *entry, *hit, *tnt;
+   IRExpr *encoder = encoder_of(block), *at_address, *below, *entry_address, *entry;
 
    if (!options.compress) {
       emit_packet(block, "pt_tip", pt_tip, mkIRExprVec_2(encoder, to), encoder);
       return;
    }
    at_address = field(block, encoder, offsetof(struct pt_encoder, ret_at));
-   at = load(block, at_address);
-   below = binary(block, Iop_And64, binary(block, Iop_Sub64, at, constant(8)), constant(8 * (PT_RET_STACK - 1)));
+   below = binary(block, Iop_And64, binary(block, Iop_Sub64, load(block, at_address), constant(8)),
+                  constant(8 * (PT_RET_STACK - 1)));
    entry_address = field(block, binary(block, Iop_Add64, encoder, below), offsetof(struct pt_encoder, ret));
    entry = load(block, entry_address);
-   hit = assign(block, Ity_I1, IRExpr_Binop(Iop_CmpEQ64, entry, to));
-   store(block, entry_address, choose(block, hit, constant(PT_RET_NONE), entry));
-   store(block, at_address, choose(block, hit, below, at));
-   tnt = with_branch(block, get_branches(block), True);
-   put_branches(block, choose(block, hit, tnt, constant(PT_TNT_EMPTY)));
-   call_helper(block, "pt_tip", pt_tip, mkIRExprVec_2(encoder, to), encoder,
-               assign(block, Ity_I1, IRExpr_Unop(Iop_Not1, hit)));
+   store(block, entry_address, constant(PT_RET_NONE));
+   store(block, at_address, below);
+   change_branches(block, add_branch(True));
+   call_with_register(block, "tnt_register_missed", tnt_register_missed, mkIRExprVec_3(encoder, to, entry), encoder,
+                      assign(block, Ity_I1, IRExpr_Binop(Iop_CmpNE64, entry, to)));
 }
 
 static void emit_log(struct block *block)
@@ -207,7 +207,7 @@ static void emit_log(struct block *block)
 
       call_helper(block, "stream_log", stream_log,
                   mkIRExprVec_3(encoder, constant(block->ip + offset), constant(block->insn.is_branch != 0)),
-                  encoder, NULL);
+                  encoder);
       offset += step;
    } while (offset < block->size);
 }
@@ -215,7 +215,7 @@ static void emit_log(struct block *block)
 /* The optimiser folded the side exit: the outcome is known. */
 static void emit_known_branch(struct block *block, Addr next)
 {
-   put_branches(block, with_branch(block, get_branches(block), next != block->ip + block->size));
+   change_branches(block, add_branch(next != block->ip + block->size));
    block->branched = True;
 }
 
@@ -223,18 +223,15 @@ static void emit_known_branch(struct block *block, Addr next)
 static void emit_exit(struct block *block, IRStmt *exit)
 {
    Addr to = exit->Ist.Exit.dst->Ico.U64;
-   IRExpr *not_taken, *taken;
 
    if (block->insn.class != INSN_COND_JUMP || exit->Ist.Exit.jk != Ijk_Boring || block->branched) {
       addStmtToIRSB(block->out, exit);
       return;
    }
    tl_assert2(to == block->insn.target || to == block->ip + block->size, "side exit of a jump to elsewhere");
-   not_taken = with_branch(block, get_branches(block), False);
-   taken = binary(block, Iop_Or64, not_taken, constant(1));
-   put_branches(block, to == block->insn.target ? taken : not_taken);
+   change_branches(block, add_branch(to == block->insn.target));
    addStmtToIRSB(block->out, exit);
-   put_branches(block, to == block->insn.target ? not_taken : taken);
+   change_branches(block, TNT_OTHER);
    block->branched = True;
 }
 
@@ -257,20 +254,72 @@ static Bool writes_bit(const struct insn *insn)
    return insn->class == INSN_COND_JUMP || (insn->class == INSN_RETURN && options.compress);
 }
 
-/* Known ahead, so that room is made where no value is at hand yet that the call would have to spare. */
-static Bool ends_with_bit(const IRSB *in)
+/* An exit that goes on in another block without a look at Valgrind, to `at` or before it. */
+static Bool goes_back(IRJumpKind kind, const IRConst *to, Addr at)
 {
-   Int i = in->stmts_used - 1;
-   const IRStmt *mark;
-   struct insn insn;
+   return (kind == Ijk_Boring || kind == Ijk_Call || kind == Ijk_Ret) && to->Ico.U64 <= at;
+}
 
-   while (i >= 0 && in->stmts[i]->tag != Ist_IMark)
-      i--;
-   if (i < 0)
+/* `last`: of the block's instructions. String and locked instructions go around again before the block's end. */
+static enum block_check check_of(const IRSB *in, Addr last, Bool bit)
+{
+   Addr ip = 0;
+   Int i;
+
+   for (i = 0; i < in->stmts_used; i++) {
+      const IRStmt *statement = in->stmts[i];
+
+      if (statement->tag == Ist_IMark)
+         ip = statement->Ist.IMark.addr;
+      else if (statement->tag == Ist_Exit && !(bit && ip == last)
+               && goes_back(statement->Ist.Exit.jk, statement->Ist.Exit.dst, ip))
+         return CHECK_EVENTS;
+   }
+   if (bit)
+      return CHECK_BRANCHES;
+   if (in->next->tag != Iex_Const || goes_back(in->jumpkind, in->next->Iex.Const.con, last))
+      return CHECK_EVENTS;
+   return CHECK_NOTHING;
+}
+
+/* Known ahead, so that room is made where no value is at hand yet that a call would have to spare. */
+static void look_ahead(struct block *block)
+{
+   Int i;
+
+   for (i = 0; i < block->in->stmts_used; i++) {
+      const IRStmt *mark = block->in->stmts[i];
+      struct insn insn;
+
+      if (mark->tag != Ist_IMark)
+         continue;
+      block->last = mark->Ist.IMark.addr;
+      insn = insn_classify((const UChar *)block->last, mark->Ist.IMark.len, block->last);
+      block->has_bit |= writes_bit(&insn);
+   }
+   block->check = check_of(block->in, block->last, block->has_bit);
+   block->stored = True; /* each check stores them */
+   block->room = block->check == CHECK_BRANCHES;
+}
+
+/* Wherever the block ends, its flags are set anew before anybody reads them. */
+static Bool flags_dead(const IRSB *in, Addr last)
+{
+   Addr ip = 0;
+   Int i;
+
+   if (in->next->tag != Iex_Const || in->jumpkind != Ijk_Boring || !dead_flags_at(in->next->Iex.Const.con->Ico.U64, last))
       return False;
-   mark = in->stmts[i];
-   insn = insn_classify((const UChar *)(Addr)mark->Ist.IMark.addr, mark->Ist.IMark.len, mark->Ist.IMark.addr);
-   return writes_bit(&insn);
+   for (i = 0; i < in->stmts_used; i++) {
+      const IRStmt *statement = in->stmts[i];
+
+      if (statement->tag == Ist_IMark)
+         ip = statement->Ist.IMark.addr;
+      else if (statement->tag == Ist_Exit && (ip != last || statement->Ist.Exit.jk != Ijk_Boring
+                                              || !dead_flags_at(statement->Ist.Exit.dst->Ico.U64, last)))
+         return False;
+   }
+   return True;
 }
 
 static void begin_instruction(struct block *block, IRStmt *mark)
@@ -280,7 +329,7 @@ static void begin_instruction(struct block *block, IRStmt *mark)
    block->branched = False;
    block->insn = insn_classify((const UChar *)block->ip, block->size, block->ip);
    addStmtToIRSB(block->out, mark);
-   emit_ready(block, block->ends_with_bit || writes_bit(&block->insn));
+   emit_ready(block, block->has_bit);
    if (block->touches)
       watch_leave(block->out, block->ip, block->ip_offset);
    block->touches = False;
@@ -360,17 +409,22 @@ IRSB *instrument_block(VgCallbackClosure *closure, IRSB *in, const VexGuestLayou
                        const VexGuestExtents *extents, const VexArchInfo *arch, IRType guest_word, IRType host_word)
 {
    struct block block = { .in = in, .out = deepCopyIRSBExceptStmts(in), .ip_offset = layout->offset_IP,
-                          .ends_with_bit = ends_with_bit(in), .touches = watch_active() };
+                          .touches = watch_active() };
+   Bool settled;
    Int i = 0;
 
    (void)arch;
    (void)guest_word;
    (void)host_word;
-   unseen_puts_remove(in);
+   look_ahead(&block);
+   tnt_register_check(block.check);
    if (closure->readdr != closure->nraddr)  /* Valgrind's own code in place of the program's */
       anon_code_translated(closure->nraddr, (const UChar *)closure->readdr, extents->len[0]);
    else
       code_map_translated(extents->base[0], extents->len[0]);
+   /* Code that changes may become code that reads the flags; a watchpoint's handler is told them. */
+   settled = closure->readdr == closure->nraddr && !code_map_volatile(extents->base[0]) && !watch_active();
+   unseen_puts_remove(in, settled && flags_dead(in, block.last));
    for (; i < in->stmts_used && in->stmts[i]->tag != Ist_IMark; i++)
       addStmtToIRSB(block.out, in->stmts[i]);
    for (; i < in->stmts_used; i++) {

@@ -251,6 +251,13 @@ void pt_ret(struct pt_encoder *encoder, uint64_t ip)
    pt_branch(encoder, 1);
 }
 
+void pt_ret_missed(struct pt_encoder *encoder, uint64_t ip, uint64_t entry)
+{
+   encoder->ret[encoder->ret_at / 8] = entry;
+   encoder->ret_at = (encoder->ret_at + 8) & RET_MASK;
+   pt_tip(encoder, ip);
+}
+
 void pt_branch(struct pt_encoder *encoder, int taken)
 {
    uint64_t tnt = encoder->tnt << 1 | (taken != 0);

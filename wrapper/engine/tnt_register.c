@@ -15,3 +15,9 @@ void tnt_register_flush(struct pt_encoder *encoder)
    pt_tnt_flush(encoder);
    tnt_register = PT_TNT_EMPTY;
 }
+
+void tnt_register_missed(struct pt_encoder *encoder, ULong ip, ULong entry)
+{
+   pt_ret_missed(encoder, ip, entry);
+   tnt_register = PT_TNT_EMPTY;
+}

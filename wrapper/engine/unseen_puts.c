@@ -10,7 +10,10 @@ enum {
 };
 
 enum { AT_RIP = offsetof(VexGuestAMD64State, guest_RIP), AT_OP = offsetof(VexGuestAMD64State, guest_CC_OP),
-       AT_DEP2 = offsetof(VexGuestAMD64State, guest_CC_DEP2), AT_NDEP = offsetof(VexGuestAMD64State, guest_CC_NDEP) };
+       AT_DEP2 = offsetof(VexGuestAMD64State, guest_CC_DEP2), AT_NDEP = offsetof(VexGuestAMD64State, guest_CC_NDEP),
+       SIZE = 8 /* of each; the four of the flags are one behind another */ };
+
+_Static_assert(AT_NDEP == AT_OP + 3 * SIZE, "one behind another");
 
 static Bool writes(const IRStmt *statement, Int offset)
 {
@@ -55,8 +58,8 @@ static void remove_flag_values(IRSB *block)
    }
 }
 
-/* It may fault, or reads rip. */
-static Bool sees_rip(const IRStmt *statement)
+/* It may fault, or reads what is at [low, high) of the guest's state. */
+static Bool sees(const IRStmt *statement, Int low, Int high)
 {
    const IRExpr *data;
 
@@ -72,7 +75,7 @@ static Bool sees_rip(const IRStmt *statement)
       case Iex_Binop: /* a division */
          return data->Iex.Binop.op >= Iop_DivU32 && data->Iex.Binop.op <= Iop_DivModU32to32;
       case Iex_Get:
-         return data->Iex.Get.offset == AT_RIP;
+         return data->Iex.Get.offset < high && low < data->Iex.Get.offset + sizeofIRType(data->Iex.Get.ty);
       default:
          return True;
       }
@@ -91,14 +94,27 @@ static void remove_rips(IRSB *block)
          if (unseen)
             block->stmts[i] = IRStmt_NoOp();
          unseen = True;
-      } else if (sees_rip(block->stmts[i])) {
+      } else if (sees(block->stmts[i], AT_RIP, AT_RIP + SIZE)) {
          unseen = False;
       }
    }
 }
 
-void unseen_puts_remove(IRSB *block)
+/* Those behind whatever sees them last. */
+static void remove_dead_flags(IRSB *block)
+{
+   Int i;
+
+   for (i = block->stmts_used - 1; i >= 0 && !sees(block->stmts[i], AT_OP, AT_NDEP + SIZE); i--)
+      if (block->stmts[i]->tag == Ist_Put && block->stmts[i]->Ist.Put.offset >= AT_OP
+          && block->stmts[i]->Ist.Put.offset <= AT_NDEP)
+         block->stmts[i] = IRStmt_NoOp();
+}
+
+void unseen_puts_remove(IRSB *block, Bool flags_dead)
 {
    remove_flag_values(block);
+   if (flags_dead)
+      remove_dead_flags(block);
    remove_rips(block);
 }

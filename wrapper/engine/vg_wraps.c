@@ -9,6 +9,7 @@
 #include "put_order.h"
 #include "stream.h"
 #include "watch.h"
+#include "whole_registers.h"
 #include "libvex.h"
 #include "libvex_guest_amd64.h"
 
@@ -65,7 +66,7 @@ VexTranslateResult __wrap_LibVEX_Translate(VexTranslateArgs *args)
    return __real_LibVEX_Translate(args);
 }
 
-/* VEX's optimiser: register writes are put in order before it. */
+/* VEX's optimiser: register writes are made whole and put in order before it. */
 typedef IRExpr *spec_fn(const HChar *helper, IRExpr **args, IRStmt **before, Int count);
 typedef Bool precise_fn(Int low, Int high, VexRegisterUpdates updates);
 
@@ -77,7 +78,7 @@ extern IRSB *__wrap_do_iropt_BB(IRSB *block, spec_fn *spec, precise_fn *precise,
 IRSB *__wrap_do_iropt_BB(IRSB *block, spec_fn *spec, precise_fn *precise, VexRegisterUpdates updates, Addr addr,
                          VexArch arch)
 {
-   return __real_do_iropt_BB(put_order(block), spec, precise, updates, addr, arch);
+   return __real_do_iropt_BB(put_order(whole_registers(block)), spec, precise, updates, addr, arch);
 }
 
 /* VEX builds expression trees of temporaries used once, and so moves a load to where its value is used: over later
