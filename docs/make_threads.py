@@ -17,7 +17,7 @@ def _cell(figure: dict[str, Any] | None) -> str:
     if figure is None:
         return ""
     if figure["ratio"] is None or figure["unit"] in ("us", "ns"):  # single operations
-        return f"{figure['value']:.3g} {figure['unit']}"
+        return f"{figure['value']:.4g} {figure['unit']}"
     return f"{figure['ratio']:.2f}"
 
 

@@ -114,7 +114,7 @@ def test_a_thread_s_records_are_all_there(tmp_path: Path, access: str) -> None:
 
 
 def test_a_thread_costs_few_page_faults(tmp_path: Path) -> None:
-    """Each is one to three microseconds of its creation. That they are counted at all: a process has some of its own."""
+    """Each is one to three microseconds of its creation. That they are counted: no process is without any."""
     program = compile_program(tmp_path, "thread_faults")
     faults = []
     for folder in ("one", "two"):
