@@ -16,9 +16,17 @@ NATIVE = "native"
 def _cell(figure: dict[str, Any] | None) -> str:
     if figure is None:
         return ""
-    if figure["ratio"] is None:
-        return f"{figure['value']:.3g} {figure['unit']}"
+    if figure["ratio"] is None or figure["unit"] in ("us", "ns"):  # single operations
+        return f"{figure['value']:.4g} {figure['unit']}"
     return f"{figure['ratio']:.2f}"
+
+
+def _wanted(figure: dict[str, Any]) -> str:
+    if figure["wanted"] is None:
+        return ""
+    if figure["unit"] in ("us", "ns"):
+        return f"≤ {figure['wanted'] * figure['value'] / figure['ratio']:.0f} {figure['unit']}"
+    return f"≤ {figure['wanted']:.3g}"
 
 
 def table(figures: list[dict[str, Any]]) -> str:
@@ -33,9 +41,9 @@ def table(figures: list[dict[str, Any]]) -> str:
     lines = ["| | " + " | ".join(modes) + " | published | wanted, held shared |", "|---" * (len(modes) + 3) + "|"]
     for what, found in rows.items():
         published = next((one["published"] for one in found.values() if one["published"] is not None), None)
-        wanted = next((one["wanted"] for mode, one in found.items() if "held shared" in mode), None)
+        wanted = next((_wanted(one) for mode, one in found.items() if "held shared" in mode), "")
         cells = [what, *(_cell(found.get(mode)) for mode in modes), f"{published:.2f}" if published is not None else "",
-                 f"≤ {wanted:.3g}" if wanted is not None else ""]
+                 wanted]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 

@@ -9,7 +9,8 @@
 
 enum { USUAL = 65530, FEW = 1000 };
 
-uint32_t ptw_crowd_most, ptw_crowd_limit = USUAL / 4 * 3;
+PTW_CHANGING uint32_t ptw_crowd_most;
+uint32_t ptw_crowd_limit = USUAL / 4 * 3;
 
 void ptw_crowd_init(void)
 {

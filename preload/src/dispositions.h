@@ -25,6 +25,7 @@ struct ptw_dispositions {
 };
 
 #define ptw_disposition_table ((struct ptw_dispositions *)PTW_META_SIGNALS)
+_Static_assert(sizeof(struct ptw_dispositions) <= PTW_META_PROGRAM - PTW_META_SIGNALS, "fits its place");
 
 /* Take over what is set; in the first process. */
 PTW_HIDDEN void ptw_dispositions_init(void);

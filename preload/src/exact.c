@@ -15,11 +15,11 @@
 
 enum { STANDING = 16 };
 
-static uint64_t count;
+static PTW_CHANGING uint64_t count;
 
 /* Linkage pages that are open for reading, or were when this thunk wrote to them. */
-static uint32_t standing[STANDING];
-uint32_t ptw_exact_standing;
+static PTW_CHANGING uint32_t standing[STANDING];
+PTW_CHANGING uint32_t ptw_exact_standing;
 
 void ptw_exact_begin(void) { count = ptw_exact_standing = 0; }
 

@@ -22,7 +22,7 @@ struct table {
 	uint32_t zero;
 	struct ptw_mapping mapping[PTW_MAPPINGS];
 };
-_Static_assert(sizeof(struct table) <= (3 << 20), "ends with PTW_META's head");
+_Static_assert(sizeof(struct table) <= PTW_META_FILES_SIZE, "fits its place");
 
 #define table ((struct table *)PTW_META_FILES)
 

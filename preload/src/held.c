@@ -45,11 +45,11 @@ struct ptw_kept {
 	uint32_t until;
 };
 
-static uint32_t kept_count, next_due;
-static uint32_t thunk; /* boundaries of this thread */
+static PTW_CHANGING uint32_t kept_count, next_due;
+static PTW_CHANGING uint32_t thunk; /* boundaries of this thread */
 
 /* For pages given back; its level is the reluctance. */
-static struct ptw_budget budget = {.least = 3, .most = 12};
+static PTW_CHANGING struct ptw_budget budget = {.least = 3, .most = 12};
 
 void ptw_held_begin(void)
 {
@@ -134,7 +134,7 @@ static bool held(uint32_t page)
 }
 
 /* Pages beside each other that leave_all has come by, and not closed yet. */
-static struct { uint32_t first, count; } leaving;
+static PTW_CHANGING struct { uint32_t first, count; } leaving;
 
 static void leave_those(void)
 {

@@ -320,11 +320,9 @@ static int await_end(struct ptw_slot *slot, clockid_t clock, const struct timesp
 				ptw_sleep_ns(10000000); /* not by itself: the warden ends the program */
 			return 0;
 		}
-		if (word == 0) { /* its creator is about to return */
-			ptw_sleep_ns(20000);
-			continue;
-		}
-		if (!(word & FUTEX_WAITERS)) {
+		if (word == 0) { /* not begun: it tells those who said that they wait */
+			__atomic_store_n(&slot->awaited, 1, __ATOMIC_SEQ_CST);
+		} else if (!(word & FUTEX_WAITERS)) {
 			__atomic_compare_exchange_n(life_word(slot), &word, word | FUTEX_WAITERS, false,
 						    __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 			continue;

@@ -28,11 +28,11 @@
 bool ptw_tracking;
 
 /* Of pages that were closed, and of pages that were read and are written now. */
-static struct ptw_windows opening, upgrading;
+static PTW_CHANGING struct ptw_windows opening, upgrading;
 
 /* For faults, where pages stay open (held): its level is the logarithm of a window's least size. So what is accessed all
  * over the place does not fault page by page. */
-static struct ptw_budget faults = {.least = 1, .most = 6};
+static PTW_CHANGING struct ptw_budget faults = {.least = 1, .most = 6};
 
 /* While there is one thread, nobody asks it for pages: it gets coarser sooner. */
 enum { ALONE_SAMPLE = PTW_BUDGET_SAMPLE / 8 };

@@ -12,6 +12,7 @@
 #include "mappings.h"
 #include "segments.h"
 #include "slots.h"
+#include "unwind.h"
 
 #include <sys/mman.h>
 
@@ -20,7 +21,7 @@
 #define TOP (1ull << 47)
 
 static uint64_t places; /* 0: nothing was done */
-static uint64_t own;    /* where this process's begins */
+static PTW_CHANGING uint64_t own; /* where this process's begins */
 
 static bool take(uint64_t start, uint64_t end)
 {
@@ -49,6 +50,7 @@ void ptw_places_init(void)
 	if (count < 2 || !take(LOWEST, lowest))
 		return;
 	places = count;
+	ptw_unwind_share(LOWEST, count * PLACE);
 	ptw_places_begin();
 }
 

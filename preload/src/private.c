@@ -39,7 +39,7 @@ enum { MOST_PATIENCE = 4, LARGE = 1 << 22, FEW = 1 << 14, MANY = 4, TICK_NS = 20
 
 #define patience_with ((uint8_t *)PTW_OWN_PATIENCE) /* by page: 4^this many boundaries */
 
-bool ptw_private;
+PTW_CHANGING bool ptw_private;
 
 static void must(long result, const char *what)
 {

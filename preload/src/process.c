@@ -29,7 +29,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 
-struct ptw_process ptw_process;
+PTW_CHANGING struct ptw_process ptw_process;
 
 static pthread_key_t end_key;
 
@@ -90,7 +90,7 @@ static enum ptw_outcome greet_as_thread(uint64_t start_routine)
 	return ptw_hello_send(&ptw_process.peer, &hello, -1, -1);
 }
 
-static enum ptw_outcome greeted; /* what came of the hello under way; whoever holds the lock has it */
+static PTW_CHANGING enum ptw_outcome greeted; /* what came of the hello under way; whoever holds the lock has it */
 
 void ptw_thread_greet(uint64_t serial, uint64_t start_routine)
 {

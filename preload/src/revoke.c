@@ -10,7 +10,7 @@
 
 enum { RANGES = sizeof(((struct ptw_revoked *)0)->range) / 8, LOOK = 64 << 10 };
 
-uint64_t ptw_revoked_seen;
+PTW_CHANGING uint64_t ptw_revoked_seen;
 
 /* Has the thread one of the pages open? Asked of its own table; when that cannot be read, it may. */
 static bool opens(const struct ptw_slot *slot, uint32_t page, uint32_t pages)

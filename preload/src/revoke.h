@@ -21,6 +21,7 @@ struct ptw_revoked {
 };
 
 #define ptw_revoked_ranges ((struct ptw_revoked *)PTW_META_REVOKED)
+_Static_assert(sizeof(struct ptw_revoked) <= PTW_META_OPEN_HEADS - PTW_META_REVOKED, "fits its place");
 
 /* Ranges that this process has closed. */
 extern PTW_HIDDEN uint64_t ptw_revoked_seen;

@@ -40,7 +40,7 @@ struct ptw_segments {
 	uint64_t library[PTW_LIBRARIES];
 	struct ptw_code { uint64_t start, end, offset; uint32_t protection; char path[PTW_PATH]; } code[PTW_CODE];
 };
-_Static_assert(sizeof(struct ptw_segments) <= (1 << 20), "ends before what follows");
+_Static_assert(sizeof(struct ptw_segments) <= PTW_META_SEGMENTS_SIZE, "fits its place");
 
 #define ptw_segment_table ((struct ptw_segments *)PTW_META_SEGMENTS)
 

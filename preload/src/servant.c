@@ -11,9 +11,10 @@
 #include "slots.h"
 #include "spawn.h"
 
+#include <sys/mman.h>
 #include <sys/prctl.h>
 
-enum { STACK = 128 << 10 };
+enum { STACK = 128 << 10, CONTROL_BLOCK = 2304 };
 
 #define tids (ptw_program_state->servant)
 
@@ -33,8 +34,16 @@ int ptw_servant_start(void *(*routine)(void *), void *argument)
 	return error;
 }
 
+/* New threads' processes need not copy it: the control block lies at its end, a guard page below. */
+static void keep_stack(void)
+{
+	uint64_t end = ((uint64_t)pthread_self() + CONTROL_BLOCK + PTW_PAGE - 1) & ~(PTW_PAGE - 1);
+	PTW_SYS(SYS_madvise, end - STACK - PTW_PAGE, STACK + PTW_PAGE, MADV_DONTFORK, 0, 0, 0);
+}
+
 void ptw_servant_begin(enum ptw_servant which)
 {
+	keep_stack();
 	if (which < PTW_SERVANTS)
 		__atomic_store_n(&tids[which], (uint32_t)ptw_gettid(), __ATOMIC_RELEASE);
 	PTW_SYS(SYS_prctl, PR_SET_NAME, PTW_SERVANT_NAME, 0, 0, 0, 0);

@@ -23,7 +23,7 @@ struct ptw_signal_files {
 	uint64_t signals[PTW_SIGNAL_FILES]; /* of a descriptor, as long as it is one of those */
 };
 
-#define ptw_signal_files ((struct ptw_signal_files *)(PTW_META_SIGNALS + (64 << 10)))
+#define ptw_signal_files ((struct ptw_signal_files *)PTW_META_SIGNAL_FILES)
 
 PTW_HIDDEN uint64_t ptw_signals_of_slow(int fd);
 PTW_HIDDEN uint64_t ptw_signals_polled_slow(uint64_t fds, uint64_t count); /* of struct pollfd */

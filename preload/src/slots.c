@@ -77,4 +77,7 @@ void ptw_slot_live(struct ptw_slot *slot)
 {
 	slot->pid = (uint32_t)ptw_gettid();
 	GLIBC(pthread_mutex_lock)(&slot->life);
+	/* who waits says so first and then looks at the word; here it is the other way round */
+	if (__atomic_load_n(&slot->awaited, __ATOMIC_SEQ_CST))
+		ptw_shared_wake((uint32_t *)&slot->life.__data.__lock, INT32_MAX);
 }

@@ -36,6 +36,7 @@ struct ptw_slot {
 	uint64_t robust_size;
 	uint32_t detached;
 	uint32_t joined;               /* somebody waits to join, or has */
+	uint32_t awaited;              /* somebody waits for its life to begin */
 	uint32_t creator;              /* slot */
 	uint32_t error;                /* of the clone that failed */
 	uint32_t requests;             /* PTW_REQUEST_ bits, see control.c */

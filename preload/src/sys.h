@@ -15,6 +15,8 @@
 #include <x86intrin.h>
 
 #define PTW_HIDDEN __attribute__((visibility("hidden")))
+/* Each new process writes to it: kept together, since every page of such data is copied for every process. */
+#define PTW_CHANGING __attribute__((section("ptw_changing")))
 #define PTW_EXPORT __attribute__((visibility("default")))
 
 static inline uint64_t ptw_tsc(void) { return __rdtsc(); }

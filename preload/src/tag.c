@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-static struct ptv_vector vector; /* bytes 0: there is none */
+static PTW_CHANGING struct ptv_vector vector; /* bytes 0: there is none */
 
 __thread struct ptv_producer ptw_tag_producer __attribute__((tls_model("initial-exec")));
 #define producer ptw_tag_producer

@@ -81,7 +81,7 @@ void ptw_threads_forget(void)
 
 static struct ptw_start *claim(void)
 {
-	static uint32_t hint;
+	static PTW_CHANGING uint32_t hint;
 	uint32_t from = __atomic_load_n(&hint, __ATOMIC_RELAXED);
 	for (uint32_t i = 0; i < STARTS; i++) {
 		struct ptw_start *start = &starts[(from + i) % STARTS];

@@ -3,10 +3,10 @@
 #define _GNU_SOURCE
 #include "twins.h"
 
-uint32_t ptw_copy_count;
+PTW_CHANGING uint32_t ptw_copy_count;
 
 /* Entries [0, high) were ever used: each has a twin, whether it is in use or not. */
-static uint32_t high;
+static PTW_CHANGING uint32_t high;
 
 void ptw_twins_begin(void) { ptw_copy_count = high = 0; }
 

@@ -3,6 +3,8 @@
 #define _GNU_SOURCE
 #include "unwind.h"
 
+#include "layout.h"
+
 #include <stddef.h>
 #include <string.h>
 #include <ucontext.h>
@@ -13,40 +15,69 @@ enum {
 };
 
 /* Two words, read and written without a lock: `check` is address ^ rule, so a torn pair does not match. */
-static struct {
+struct entry {
 	uint64_t check;
 	uint64_t rule;
-} cache[CACHE];
+};
 
-static __attribute__((noinline)) struct ptw_rule learn(uint64_t pc, uint64_t at)
+static struct entry cache[CACHE];
+_Static_assert(sizeof cache <= PTW_META_RULES_SIZE, "rules fit their place");
+
+/* What is known to all processes; `cache`, until there is more than one. Where each has libraries of its own, rules are
+ * its own, too: in `own_size` bytes from `own_from` on. */
+static struct entry *common = cache;
+static uint64_t own_from, own_size;
+
+void ptw_unwind_share(uint64_t from, uint64_t size)
+{
+	own_from = from;
+	own_size = size;
+	common = (struct entry *)PTW_META_RULES;
+}
+
+static inline struct entry *entry_of(uint64_t pc)
+{
+	uint64_t at = (pc * 0x9e3779b97f4a7c15ull) >> 51;
+	return (pc - own_from < own_size ? cache : common) + at;
+}
+
+static __attribute__((noinline)) struct ptw_rule learn(uint64_t pc, struct entry *entry)
 {
 	struct ptw_rule rule = ptw_cfi_find(pc);
 	uint64_t word;
 	memcpy(&word, &rule, sizeof word);
-	__atomic_store_n(&cache[at].check, pc ^ word, __ATOMIC_RELAXED);
-	__atomic_store_n(&cache[at].rule, word, __ATOMIC_RELAXED);
+	__atomic_store_n(&entry->check, pc ^ word, __ATOMIC_RELAXED);
+	__atomic_store_n(&entry->rule, word, __ATOMIC_RELAXED);
 	return rule;
 }
 
 static inline struct ptw_rule rule_of(uint64_t pc)
 {
-	uint64_t at = (pc * 0x9e3779b97f4a7c15ull) >> 51, word;
+	struct entry *entry = entry_of(pc);
 	struct ptw_rule rule;
+	uint64_t word;
 	_Static_assert(sizeof rule == sizeof word, "a rule is a word");
-	word = __atomic_load_n(&cache[at].rule, __ATOMIC_RELAXED);
-	if ((__atomic_load_n(&cache[at].check, __ATOMIC_RELAXED) ^ word) == pc) {
+	word = __atomic_load_n(&entry->rule, __ATOMIC_RELAXED);
+	if ((__atomic_load_n(&entry->check, __ATOMIC_RELAXED) ^ word) == pc) {
 		memcpy(&rule, &word, sizeof rule);
 		return rule;
 	}
-	return learn(pc, at);
+	return learn(pc, entry);
+}
+
+static void forget(struct entry *entries)
+{
+	for (unsigned i = 0; i < CACHE; i++) {
+		__atomic_store_n(&entries[i].check, 0, __ATOMIC_RELAXED);
+		__atomic_store_n(&entries[i].rule, 0, __ATOMIC_RELAXED);
+	}
 }
 
 void ptw_unwind_forget(void)
 {
-	for (unsigned i = 0; i < CACHE; i++) {
-		__atomic_store_n(&cache[i].check, 0, __ATOMIC_RELAXED);
-		__atomic_store_n(&cache[i].rule, 0, __ATOMIC_RELAXED);
-	}
+	forget(common);
+	if (common != cache)
+		forget(cache);
 }
 
 struct ptw_unwind_detour ptw_unwind_detour = {.address = ~0ull};

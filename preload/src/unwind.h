@@ -2,7 +2,7 @@
 /*
  * Call stacks: return addresses from a frame outward, by call frame information.
  *
- * The rule of each return address is remembered in a table of the process, so a stack seen before costs a few
+ * The rule of each return address is remembered (in process mode for all processes), so a stack seen before costs a few
  * nanoseconds a frame. A stack ends early where there is no rule (code made at run time, hand-written assembly).
  *
  * Signal-safe, lock-free, no allocation, about 200 bytes of stack. Memory is read only above the stack pointer and
@@ -37,6 +37,10 @@ struct ptw_unwind_detour {
 	uint64_t (*real)(uint64_t slot);
 };
 extern PTW_HIDDEN struct ptw_unwind_detour ptw_unwind_detour;
+
+/* Process mode: rules are known to all processes from now on, but for those of code in `size` bytes from `from` on: what
+ * lies there is not the same in each. */
+PTW_HIDDEN void ptw_unwind_share(uint64_t from, uint64_t size);
 
 /* Forget all rules. */
 PTW_HIDDEN void ptw_unwind_forget(void);

@@ -180,9 +180,16 @@ int ptv_vector_replace(struct ptv_vector *vector)
 	return fd;
 }
 
+/* Mostly there is nothing to clear: then the page is not written to, which would copy it. */
+static void touch_none(struct ptv_vector *vector)
+{
+	if (vector->touched[0] || memcmp(vector->touched, vector->touched + 1, sizeof vector->touched - 1) != 0)
+		memset(vector->touched, 0, sizeof vector->touched);
+}
+
 void ptv_vector_resume(struct ptv_vector *vector)
 {
-	memset(vector->touched, 0, sizeof vector->touched);
+	touch_none(vector);
 	go_live(vector);
 }
 

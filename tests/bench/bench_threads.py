@@ -9,6 +9,7 @@ from its start to its end. Runs whose log is not whole are an error.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import math
 import os
 import select
@@ -16,11 +17,11 @@ import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.bench.report import ROOT, Figure, medians_of, write
+from tests.bench.report import ROOT, Figure, kept, medians_of, write
 
 from ptweave.data import Ledger
 from ptweave.preload import library_path
@@ -38,7 +39,7 @@ THREADS = 4
 RUNS = 5
 FEW, SLOW_SECONDS = 3, 1.0
 """Programs, and what takes longer than that, are run so often only."""
-OPERATION_RUNS = 3
+OPERATION_RUNS = 5
 INPUT_BYTES = 20_000_000
 TICK_SECONDS = TICK_MS / 1000
 
@@ -121,13 +122,30 @@ class Timed:
             raise SystemExit(f"{self.mode}: {self.argv} ended with {child.returncode}")
 
 
-def compare(name: str, argv: Sequence[str], folder: Path, *, published: float | None = None,
+@dataclass(frozen=True)
+class Chosen:
+    """What to measure: `names` of workloads and programs, modes with one of the `words` in their name; all if empty."""
+
+    names: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+
+    def has(self, name: str) -> bool:
+        return not self.names or name in self.names
+
+    @property
+    def modes(self) -> list[Mode]:
+        """The native one is always among them."""
+        return [mode for mode in MODES
+                if mode is NATIVE or not self.words or any(word in mode.name for word in self.words)]
+
+
+def compare(name: str, argv: Sequence[str], folder: Path, modes: Sequence[Mode], *, published: float | None = None,
             wanted: float | None = None, runs: int = RUNS) -> dict[Mode, Figure]:
-    """One command in every mode, in turns; its figures by mode, the native one among them."""
-    timed = [Timed(mode, argv, folder) for mode in MODES]
-    seconds = dict(zip(MODES, medians_of([*timed], runs, slow=SLOW_SECONDS, few=FEW), strict=True))
+    """One command in these modes, in turns; its figures by mode, the native one among them."""
+    timed = [Timed(mode, argv, folder) for mode in modes]
+    seconds = dict(zip(modes, medians_of([*timed], runs, slow=SLOW_SECONDS, few=FEW), strict=True))
     found = {NATIVE: Figure(f"{name}: native", seconds[NATIVE] * 1000, "ms", "", None)}
-    for mode, one in zip(MODES, timed, strict=True):
+    for mode, one in zip(modes, timed, strict=True):
         if mode is not NATIVE:
             found[mode] = Figure(f"{name}: {mode}", seconds[mode] * 1000, "ms", "native",
                                  seconds[mode] / seconds[NATIVE], published,
@@ -137,14 +155,14 @@ def compare(name: str, argv: Sequence[str], folder: Path, *, published: float | 
     return found
 
 
-def workloads(folder: Path) -> list[Figure]:
-    """Every workload in every mode, then each mode's median and geometric mean."""
+def workloads(folder: Path, chosen: Chosen) -> list[Figure]:
+    """Every workload in every mode, then, when it is all of them, each mode's median and geometric mean."""
     bench = Bench(ROOT / "build" / "bench" / "workloads")
-    tables = [compare(one.name, bench.argv(one, THREADS, one.size), folder, published=one.published)
-              for one in WORKLOADS]
+    tables = [compare(one.name, bench.argv(one, THREADS, one.size), folder, chosen.modes, published=one.published)
+              for one in WORKLOADS if chosen.has(one.name)]
     figures = [figure for table in tables for figure in table.values()]
     published = [one.published for one in WORKLOADS]
-    for mode in MODES:
+    for mode in chosen.modes if len(tables) == len(WORKLOADS) else ():
         if mode is not NATIVE:
             ratios = [table[mode].ratio or math.nan for table in tables]
             wanted = WANTED.get(mode.name)
@@ -155,21 +173,22 @@ def workloads(folder: Path) -> list[Figure]:
     return figures
 
 
-def programs(folder: Path) -> list[Figure]:
+def programs(folder: Path, chosen: Chosen) -> list[Figure]:
     """Real programs on 20 MB of text."""
     source = text_file(folder / "text", INPUT_BYTES)
-    return [figure for one in PROGRAMS
-            for figure in compare(one.name, one.argv(THREADS, source), folder, wanted=one.wanted, runs=FEW).values()]
+    return [figure for one in PROGRAMS if chosen.has(one.name)
+            for figure in compare(one.name, one.argv(THREADS, source), folder, chosen.modes, wanted=one.wanted,
+                                  runs=FEW).values()]
 
 
-def operations(folder: Path) -> list[Figure]:
+def operations(folder: Path, chosen: Chosen) -> list[Figure]:
     """What a create with its join and an uncontended lock with its unlock cost."""
     program = str(compile_program(folder, "bench_sync", flags=("-O2",)))
     held = next(mode for mode in MODES if mode.access == "held")
-    timed = [*(Timed(mode, [program], folder) for mode in MODES), Timed(held, [program], folder, alone=True)]
+    timed = [*(Timed(mode, [program], folder) for mode in chosen.modes), Timed(held, [program], folder, alone=True)]
     rounds = [[_numbers(one) for one in timed] for _ in range(OPERATION_RUNS)]
     figures = []
-    for index, mode in enumerate(MODES):
+    for index, mode in enumerate(chosen.modes):
         create, lock = (statistics.median(row[index][column] for row in rounds) for column in (0, 1))
         native_create, native_lock = (statistics.median(row[0][column] for row in rounds) for column in (0, 1))
         peer = "" if mode is NATIVE else "native"
@@ -182,7 +201,7 @@ def operations(folder: Path) -> list[Figure]:
         ]
     alone = statistics.median(row[-1][0] for row in rounds)
     native = statistics.median(row[0][0] for row in rounds)
-    figures.append(Figure(f"create and join: {held}, no supervisor", alone, "us", "native", alone / native))
+    figures.append(Figure(f"create and join, no supervisor: {held}", alone, "us", "native", alone / native))
     return figures
 
 
@@ -195,21 +214,40 @@ def _numbers(timed: Timed) -> tuple[float, float]:
 PARTS = {"workloads": workloads, "programs": programs, "operations": operations}
 
 
+@contextlib.contextmanager
+def _scratch() -> Iterator[Path]:
+    """A folder; what is large in it goes away again, its many emptied files do not: after thousands were deleted, ext4
+    takes up to 0.2 ms instead of 0.01 to create one, for minutes, and the supervisor creates one for each thread."""
+    parent = ROOT / "build" / "bench"
+    parent.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix="scratch-", dir=parent))
+    try:
+        yield folder
+    finally:
+        for path in folder.iterdir():
+            if path.is_file():
+                path.unlink()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", help=f"what to measure: {', '.join(PARTS)} (default: everything)")
-    chosen = parser.parse_args().parts or list(PARTS)
-    if set(chosen) - set(PARTS):
-        parser.error(f"there is no such part: {' '.join(sorted(set(chosen) - set(PARTS)))}")
+    parser.add_argument("--only", default="", help="names of workloads and programs, separated by commas")
+    parser.add_argument("--modes", default="", help="words of modes' names, separated by commas: --modes held,native")
+    options = parser.parse_args()
+    parts = options.parts or list(PARTS)
+    if set(parts) - set(PARTS):
+        parser.error(f"there is no such part: {' '.join(sorted(set(parts) - set(PARTS)))}")
+    chosen = Chosen(*(tuple(filter(None, words.split(","))) for words in (options.only, options.modes)))
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:PROCESSORS])
     for mode, reason in NOT_BUILT.items():
         print(f"not measured: {mode}: {reason}")
     figures: list[Figure] = []
-    folder = ROOT / "build" / "bench"  # where nobody else deletes files: that makes ext4 slow to create them
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder) as scratch:
-        for part in chosen:
-            figures += PARTS[part](Path(scratch))
+    for part in parts:
+        with _scratch() as folder:
+            figures += PARTS[part](folder, chosen)
+    if parts != list(PARTS) or chosen != Chosen():  # of what was not measured, the figures of earlier runs stay
+        figures = kept("threads", figures)
     write("threads", figures)
 
 

@@ -51,6 +51,14 @@ def medians_of(measures: list[Callable[[], float]], runs: int = RUNS, *, slow: f
     return [statistics.median(values) for values in taken]
 
 
+def kept(name: str, figures: list[Figure]) -> list[Figure]:
+    """The figures of an earlier `write`, with these in their places or at the end."""
+    path = ROOT / "build" / "bench" / f"{name}.json"
+    before = [Figure(**one) for one in json.loads(path.read_text())] if path.exists() else []
+    new = {figure.metric: figure for figure in figures}
+    return [new.pop(figure.metric, figure) for figure in before] + list(new.values())
+
+
 def write(name: str, figures: list[Figure]) -> None:
     """Print the figures and keep them as JSON."""
     folder = ROOT / "build" / "bench"

@@ -111,3 +111,15 @@ def test_a_thread_s_records_are_all_there(tmp_path: Path, access: str) -> None:
     for log in logs:
         assert log.operations[0] is Operation.START and log.operations[-1] is Operation.EXIT
         assert log.operations.count(Operation.MUTEX_UNLOCK) == ROUNDS
+
+
+def test_a_thread_costs_few_page_faults(tmp_path: Path) -> None:
+    """Each is one to three microseconds of its creation. That they are counted: no process is without any."""
+    program = compile_program(tmp_path, "thread_faults")
+    faults = []
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        ran = run(process_mode("held", "shared"), tmp_path / folder, [program])
+        assert ran.status == 0 and ran.traced is not None, ran.err
+        faults.append(int(ran.out))
+    assert 10 < min(faults) <= 48

@@ -3,12 +3,14 @@
 #define _GNU_SOURCE
 #include "check.h"
 #include "event.h"
+#include "layout.h"
 #include "unwind.h"
 
 #include <alloca.h>
 #include <execinfo.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -215,6 +217,30 @@ static void forgetting_changes_nothing(void)
 	CHECK(compared == 2);
 }
 
+static bool nothing_is_shared(void)
+{
+	const uint64_t *words = (const uint64_t *)PTW_META_RULES;
+	for (uint64_t i = 0; i < PTW_META_RULES_SIZE / sizeof *words; i++)
+		if (words[i])
+			return false;
+	return true;
+}
+
+static void rules_are_shared_but_for_code_of_its_own(void)
+{
+	CHECK(mmap((void *)PTW_META_RULES, PTW_META_RULES_SIZE, PROT_READ | PROT_WRITE,
+		   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) == (void *)PTW_META_RULES);
+	ptw_unwind_share(0, UINT64_MAX);
+	recurse(3);
+	CHECK(nothing_is_shared());
+	ptw_unwind_share(0, 0);
+	recurse(3);
+	CHECK(!nothing_is_shared());
+	ptw_unwind_forget();
+	CHECK(nothing_is_shared());
+	recurse(3);
+}
+
 #define CASE(name) {#name, name}
 static const struct {
 	const char *name;
@@ -230,6 +256,7 @@ static const struct {
 	CASE(wild_registers_are_not_followed),
 	CASE(corrupt_unwind_sections_end_the_stack),
 	CASE(forgetting_changes_nothing),
+	CASE(rules_are_shared_but_for_code_of_its_own),
 };
 
 int main(int count, char **words)

@@ -156,6 +156,7 @@ class ControlServer:
 
         Raises MachineLacks when libtthread is not built or the socket cannot be made."""
         self.bundle = bundle
+        self._logs = os.fspath(bundle.dependence)
         self.processes: list[Process] = []
         self.refused = Refusals()
         self.notices = Notices(say)
@@ -447,7 +448,7 @@ class ControlServer:
             return
         file = self._files.get(thread)
         if file is None:
-            file = self._files[thread] = ThreadFile(self.bundle.dependence / f"{thread}.evl")
+            file = self._files[thread] = ThreadFile(f"{self._logs}/{thread}.evl")
         image.logs[serial] = ThreadLog.begin(
             file, pid=hello.pid, tid=hello.tid, thread=thread,
             flags=hello.kind | (image.process.image & 0xFFFFFF) << 8, tsc=hello.tsc, marker=hello.marker,

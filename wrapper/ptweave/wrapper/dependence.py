@@ -66,8 +66,8 @@ class ThreadFile:
     A section's header waits for the first data: a thread that asks for its number does not wait for its file.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path | str) -> None:
+        self.path = os.fspath(path)  # one for each thread of the target: a Path costs as much as to write to the file
         self.size = 0
         self.broken = False
         self._header = b""
@@ -162,9 +162,10 @@ class ThreadLog:
         ledger.add(f"dependence/{self.thread}", "events", stored=self.stored, lost=lost, produced=self.attempts)
 
     def _kept(self) -> int:
-        if not self.file.path.exists():
+        path = Path(self.file.path)
+        if not path.exists():
             return 0
-        data = self.file.path.read_bytes()
+        data = path.read_bytes()
         return len(finished(data, self.header_at + EVL_HEADER.size, len(data)))
 
 
@@ -213,6 +214,7 @@ class SharedLists:
         self._lists = np.frombuffer(self._map, LIST_DTYPE, LIST_COUNT, LISTS_HEAD_SIZE)
         self._notices = np.frombuffer(self._map, NOTICE_DTYPE, NOTICES, NOTICES_AT)
         self._data = memoryview(self._map)
+        self._states = self._data[LISTS_HEAD_SIZE:LISTS_DATA].cast("I")
         if int(self._head["magic"][0]) != LISTS_MAGIC:
             self.close()
             raise BadInput("is not a memfd of event lists", where="handshake")
@@ -222,6 +224,7 @@ class SharedLists:
         self.untracked = int(self._head["untracked"][0])
         self.notices_lost = int(self._head["notices_lost"][0])
         del self._head, self._lists, self._notices
+        self._states.release()
         self._data.release()
         self._map.close()
 
@@ -300,5 +303,5 @@ class SharedLists:
         self._data[at + _STATE_SIZE:at + LIST_DTYPE.itemsize] = _ZEROS[:LIST_DTYPE.itemsize - _STATE_SIZE]
         # last, and in one store: it is the target's from now on (struct's pack_into stores twice, and the target may
         # have claimed the list in between)
-        self._lists["state"][index] = ListState.FREE
+        self._states[index * (LIST_DTYPE.itemsize // _STATE_SIZE)] = ListState.FREE
         self._head["freed"] += 1
