@@ -516,7 +516,7 @@ class TableWriter:
             use_dictionary=[c.name for c in table.columns if c.dictionary],
             column_encoding={c.name: "DELTA_BINARY_PACKED" if c.delta else "BYTE_STREAM_SPLIT" for c in table.columns
                              if (c.delta or c.split) and not c.dictionary} or None,
-            write_statistics=True, data_page_size=1 << 18)
+            write_statistics=[c.name for c in table.columns if not pa.types.is_nested(c.type)], data_page_size=1 << 18)
 
     def write(self, batch: pa.RecordBatch | pa.Table) -> None:
         """Append rows; columns must have the table's names and castable types."""
