@@ -22,9 +22,9 @@ from support.bundle_writer import BundleWriter, rows_of
 from unit.test_merge_profile_property import Program, Reference, execute
 
 
-def summed_up(bundle: Bundle) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[tuple[int, dict[str, int]]]]:
-    return (rows_of(bundle, PROFILE), rows_of(bundle, STACKS),
-            [(loss[2], {}) for loss in bundle.ledger().losses if loss[0] == "profile"])
+def summed_up(bundle: Bundle) -> tuple[list[dict[str, Any]], list[dict[str, Any]], int, int]:
+    stream = bundle.ledger()["profile"]
+    return rows_of(bundle, PROFILE), rows_of(bundle, STACKS), stream.stored, stream.total_lost
 
 
 def repeated(folder: Path, seed: int, *, cut: int, rounds: int, depth: int = 4) -> BundleWriter:

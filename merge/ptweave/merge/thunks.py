@@ -25,6 +25,7 @@ from ptweave.merge.tables import BATCH_ROWS, I64, U64, Bools, numbers
 from ptweave.merge.thunk_rows import FILE as FILE
 from ptweave.merge.thunk_rows import Stacks, ThunkRows, encoded, innermost, words
 
+
 class Thunks:
     """The run's decoded thunks, in (thread, thunk) order, and where they begin."""
 
@@ -71,15 +72,19 @@ class Thunks:
         rows = self._rows.of(thread)
         if not len(rows) or not len(marks):
             return
-        address, ip = (program.blocks[name][marks["block"]] for name in ("addr", "ip"))
+        block = program.blocks
         marker, site = self._marker[rows], self._site[rows]
         times = self._begin[rows]
         marker_place = addresses.locate(thread, times, marker)
         site_place = addresses.locate(thread, times, site)
 
         def match(records: I64, places: I64) -> Bools:
-            here: Bools = np.where(marker_place[records] != 0, marker_place[records] == address[places],
-                                   marker[records] == ip[places])
+            here: Bools = np.empty(len(records), np.bool_)
+            for first in range(0, len(records), BATCH_ROWS):  # as in agree
+                part = slice(first, first + BATCH_ROWS)
+                number, wanted = marks["block"][places[part]], marker_place[records[part]]
+                here[part] = np.where(wanted != 0, wanted == block["addr"][number],
+                                      marker[records[part]] == block["ip"][number])
             return here
 
         def agree(records: I64, places: I64) -> Bools:
@@ -139,7 +144,7 @@ class Thunks:
 
     def _named(self, batch: pa.RecordBatch, rows: slice, addresses: Addresses,
                functions: Callable[[I64, I64, U64], pa.Array]) -> tuple[pa.ListArray, pa.ListArray]:
-        """Rows' stacks, and the names of their functions: each stack of a thread's is named once in an address space."""
+        """Rows' stacks and the names of their functions: a thread's stack is named once in each address space."""
         if self._stacks.whole:
             codes, kept = self._stacks.codes[rows], self._stacks.distinct
         else:
