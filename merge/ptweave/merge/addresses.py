@@ -41,8 +41,9 @@ class _Space:
         if len(ips) < _MANY:
             return self._look_up(ips)
         encoded = pa.array(np.ascontiguousarray(ips)).dictionary_encode()
-        found: U64 = self._look_up(encoded.dictionary.to_numpy(zero_copy_only=False))
-        return found[encoded.indices.to_numpy(zero_copy_only=False)]
+        distinct = self._look_up(encoded.dictionary.to_numpy(zero_copy_only=False))
+        found: U64 = distinct[encoded.indices.to_numpy(zero_copy_only=False)]
+        return found
 
     def _look_up(self, ips: U64) -> U64:
         index = np.searchsorted(self.bounds, ips, side="right") - 1
