@@ -21,6 +21,7 @@ void frames_deinit(struct frames *frames)
 {
 	free(frames->items);
 	free(frames->calls);
+	tape_deinit(&frames->tape);
 	frames->items = NULL;
 	frames->calls = NULL;
 }
@@ -31,12 +32,14 @@ void frames_begin(struct frames *frames)
 	frames->beyond = 0;
 	frames->signal = 0;
 	frames->credit = 0;
+	frames->folded = 0;
+	frames->tape.on = false;
 	frames->instructions = frames->blocks = frames->mark = 0;
 	frames->next_call = 0;
 }
 
-/* Give what was collected to the top frame. */
-static int settle(struct frames *frames, int64_t t)
+/* Give what was collected to the top frame, which is the top one up to block `x`. */
+static int settle(struct frames *frames, int64_t x, int64_t t)
 {
 	if (frames->n) {
 		struct ptm_node *node = tree_touch(frames->tree, frames_top(frames)->node);
@@ -46,6 +49,8 @@ static int settle(struct frames *frames, int64_t t)
 		node->instructions += frames->instructions;
 		node->blocks += frames->blocks;
 		node->time += t - frames->mark;
+		if (frames->tape.on)
+			tape_settle(&frames->tape, x, frames_top(frames)->node, frames->instructions, frames->blocks);
 	}
 	frames->instructions = frames->blocks = 0;
 	frames->mark = t;
@@ -60,6 +65,8 @@ static int count_call(struct frames *frames, uint32_t number, enum tree_fold fol
 		return -ENOMEM;
 	node->calls++;
 	frames->folds[fold]++;
+	if (frames->tape.on)
+		tape_call(&frames->tape, number);
 	return 0;
 }
 
@@ -92,19 +99,29 @@ static int finish(struct frames *frames, size_t index, int64_t x, int64_t t)
 	return 0;
 }
 
-static int make_room(struct frames *frames)
+int frames_reserve(struct frames *frames, size_t more)
 {
-	const size_t room = frames->room ? 2 * frames->room : FIRST_FRAMES;
+	size_t room = frames->room ? 2 * frames->room : FIRST_FRAMES;
 	struct frame *items;
 
-	if (frames->n < frames->room)
+	if (frames->n + more <= frames->room)
 		return 0;
+	while (room < frames->n + more)
+		room *= 2;
 	items = realloc(frames->items, room * sizeof(*items));
 	if (!items)
 		return -ENOMEM;
 	frames->items = items;
 	frames->room = room;
 	return 0;
+}
+
+/* The top frame's node is not its whole stack. */
+static void note_fold(struct frames *frames)
+{
+	if (!frames->folded)
+		frames->folded = frames->n;
+	frames->tape.failed = true;
 }
 
 /* Put a frame on top of the `n` there are. */
@@ -124,6 +141,8 @@ static int put(struct frames *frames, struct frame frame, bool called)
 	}
 	frame.call = frames->next_call++;
 	frames->items[frames->n++] = frame;
+	if (fold != TREE_WHOLE)
+		note_fold(frames);
 	return 0;
 }
 
@@ -150,9 +169,9 @@ int frames_enter(struct frames *frames, int64_t x, int64_t t, uint64_t ret, uint
 	frames->credit += SEARCH_EARNED;
 	if (frames->n == FRAMES_MAX)
 		return enter_beyond(frames, function, block, called);
-	error = settle(frames, t);
+	error = settle(frames, x, t);
 	if (!error)
-		error = make_room(frames);
+		error = frames_reserve(frames, 1);
 	if (error)
 		return error;
 	if (function == PTM_SIGNAL) {
@@ -162,9 +181,17 @@ int frames_enter(struct frames *frames, int64_t x, int64_t t, uint64_t ret, uint
 	return put(frames, frame, called);
 }
 
+/* Frames are gone. */
+static void lowered(struct frames *frames)
+{
+	if (frames->folded > frames->n)
+		frames->folded = 0;
+	tape_low(&frames->tape, frames->n);
+}
+
 int frames_leave(struct frames *frames, int64_t x, int64_t t, size_t n)
 {
-	int error = settle(frames, t);
+	int error = settle(frames, x, t);
 
 	frames->beyond = 0;
 	while (!error && frames->n > n) {
@@ -175,19 +202,21 @@ int frames_leave(struct frames *frames, int64_t x, int64_t t, size_t n)
 			frames->signal = top->outer;
 		frames->n--;
 	}
+	lowered(frames);
 	return error;
 }
 
 int frames_replace(struct frames *frames, int64_t x, int64_t t, uint32_t function, bool called)
 {
 	struct frame frame = *frames_top(frames);
-	int error = settle(frames, t);
+	int error = settle(frames, x, t);
 
 	if (!error)
 		error = finish(frames, frames->n - 1, x, t);
 	if (error)
 		return error;
 	frames->n--;
+	lowered(frames);
 	frame.function = function;
 	frame.seq = x;
 	frame.t = t;
@@ -209,14 +238,24 @@ static void pay(struct frames *frames, size_t looked)
 	frames->credit -= cost < frames->credit ? cost : frames->credit;
 }
 
+/* A search that looked further than any may has an outcome that depends on the calls before it. */
+static void note_search(struct frames *frames, size_t looked)
+{
+	if (looked > SEARCH_ALWAYS)
+		frames->tape.failed = true;
+}
+
 size_t frames_find_function(struct frames *frames, uint32_t function)
 {
 	const size_t limit = reach(frames);
 
 	for (size_t looked = 1; looked < limit; looked++) {
-		if (frames->items[frames->n - 1 - looked].function == function)
+		if (frames->items[frames->n - 1 - looked].function == function) {
+			note_search(frames, looked + 1);
 			return frames->n - looked;
+		}
 	}
+	note_search(frames, limit);
 	pay(frames, limit);
 	return 0;
 }
@@ -235,9 +274,12 @@ size_t frames_find_return(struct frames *frames, const struct ptm_block *blocks,
 	const size_t limit = reach(frames);
 
 	for (size_t looked = 0; looked < limit; looked++) {
-		if (returns_to(&frames->items[frames->n - 1 - looked], blocks, to))
+		if (returns_to(&frames->items[frames->n - 1 - looked], blocks, to)) {
+			note_search(frames, looked + 1);
 			return frames->n - 1 - looked;
+		}
 	}
+	note_search(frames, limit);
 	pay(frames, limit);
 	return SIZE_MAX;
 }

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 
 #include "merge_api.h"
+#include "tape.h"
 #include "tree.h"
 
 /* Frames kept; what nests deeper is counted in its FRAMES_MAX-th frame. No default thread stack holds as many. */
@@ -35,6 +36,7 @@ struct frames {
 	uint64_t beyond;     /* frames not kept above the FRAMES_MAX-th */
 	uint32_t signal;     /* index + 1 of the innermost signal's frame; 0 none */
 	uint64_t credit;     /* frames a failing search may still look at */
+	size_t folded;       /* index + 1 of the lowest frame whose node is not its whole stack; 0 none */
 
 	int64_t instructions; /* collected for the top frame since `mark` */
 	int64_t blocks;
@@ -46,6 +48,7 @@ struct frames {
 	size_t n_calls;
 	size_t calls_room;
 	int64_t folds[3];    /* calls by enum tree_fold */
+	struct tape tape;
 };
 
 void frames_init(struct frames *frames, struct ptm_tree *tree, bool want_calls);
@@ -65,6 +68,9 @@ int frames_enter(struct frames *frames, int64_t x, int64_t t, uint64_t ret, uint
 int frames_leave(struct frames *frames, int64_t x, int64_t t, size_t n);
 /* The top frame becomes one of another function (a tail jump): same caller, same return address. */
 int frames_replace(struct frames *frames, int64_t x, int64_t t, uint32_t function, bool called);
+
+/* Room for so many frames more. */
+int frames_reserve(struct frames *frames, size_t more);
 
 /* Number of frames left when the innermost frame of `function` below the top becomes the top; 0 none found. */
 size_t frames_find_function(struct frames *frames, uint32_t function);

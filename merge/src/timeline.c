@@ -23,7 +23,7 @@ static void pass(struct timeline *line)
 	line->next++;
 }
 
-static int64_t between(const struct timeline *line, int64_t x)
+int64_t timeline_between(const struct timeline *line, int64_t x)
 {
 	if (line->next == line->n)
 		return line->begun ? line->t0 : 0;
@@ -49,12 +49,12 @@ int64_t timeline_before(struct timeline *line, int64_t x)
 		pass(line);
 	if (line->next < line->n && line->seqs[line->next] == x && !(line->begun && line->seq0 == x))
 		return line->times[line->next];
-	return between(line, x);
+	return timeline_between(line, x);
 }
 
 int64_t timeline_after(struct timeline *line, int64_t x)
 {
 	while (line->next < line->n && line->seqs[line->next] <= x)
 		pass(line);
-	return between(line, x);
+	return timeline_between(line, x);
 }

@@ -25,6 +25,13 @@ struct timeline {
 void timeline_init(struct timeline *line);
 /* Give the moments that follow; the ones not passed of the last time must be among them. */
 void timeline_supply(struct timeline *line, const int64_t *seqs, const int64_t *times, size_t n);
+/* When block x is reached, at or behind the moments passed and before the next one. */
+int64_t timeline_between(const struct timeline *line, int64_t x);
+/* True when no moment is left to pass up to block x. */
+static inline bool timeline_is_clear(const struct timeline *line, int64_t x)
+{
+	return line->next == line->n || line->seqs[line->next] > x;
+}
 /* When block x-1 ended: before a jump at x. */
 int64_t timeline_before(struct timeline *line, int64_t x);
 /* When block x began: after a jump at x. */

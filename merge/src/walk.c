@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "replay.h"
 #include "walk.h"
 
 enum {
@@ -37,6 +38,7 @@ void ptm_walk_destroy(struct ptm_walk *walk)
 	frames_deinit(&walk->frames);
 	free(walk->marks);
 	visits_deinit(&walk->visits);
+	memo_deinit(&walk->memo);
 	free(walk);
 }
 
@@ -301,11 +303,8 @@ static int do_events(struct ptm_walk *walk, int64_t x, const struct ptm_block *n
 
 /* --- the walk ---------------------------------------------------------------------------------------------------- */
 
-static int put_mark(struct ptm_walk *walk, int64_t x, uint32_t block)
+int walk_put_mark(struct ptm_walk *walk, const struct ptm_mark *mark)
 {
-	const struct frames *frames = &walk->frames;
-	struct ptm_mark *mark;
-
 	if (walk->n_marks == walk->marks_room) {
 		const size_t room = walk->marks_room ? 2 * walk->marks_room : FIRST_MARKS;
 		struct ptm_mark *marks = realloc(walk->marks, room * sizeof(*marks));
@@ -315,13 +314,20 @@ static int put_mark(struct ptm_walk *walk, int64_t x, uint32_t block)
 		walk->marks = marks;
 		walk->marks_room = room;
 	}
-	mark = &walk->marks[walk->n_marks++];
-	*mark = (struct ptm_mark){ .seq = x, .block = (int32_t)block };
-	for (size_t i = 0; !frames->beyond && i + 1 < frames->n && i < 6; i++) {
-		mark->returns[i] = frames->items[frames->n - 1 - i].ret;
-		mark->known = (uint32_t)i + 1;
-	}
+	walk->marks[walk->n_marks++] = *mark;
 	return 0;
+}
+
+static int put_mark(struct ptm_walk *walk, int64_t x, uint32_t block)
+{
+	const struct frames *frames = &walk->frames;
+	struct ptm_mark mark = { .seq = x, .block = (int32_t)block };
+
+	for (size_t i = 0; !frames->beyond && i + 1 < frames->n && i < 6; i++) {
+		mark.returns[i] = frames->items[frames->n - 1 - i].ret;
+		mark.known = (uint32_t)i + 1;
+	}
+	return walk_put_mark(walk, &mark);
 }
 
 static bool event_before(const struct ptm_walk *walk, int64_t x)
@@ -421,8 +427,28 @@ int walk_reach(struct ptm_walk *walk, int64_t seq)
 	return 0;
 }
 
-static int walk_path(struct ptm_walk *walk, const struct path *path, int64_t seq)
+/* Execute a path that does not stay in its frame: as it was executed before, or block by block. */
+static int walk_through(struct ptm_walk *walk, uint32_t number, int64_t seq)
 {
+	const struct path *path = &walk->program->paths[number];
+	const int how = event_before(walk, seq + path->length) ? REPLAY_WALK : replay_path(walk, number);
+	int error;
+
+	if (how < 0 || how == REPLAY_DONE)
+		return how;
+	if (how == REPLAY_WALK)
+		return walk_blocks(walk, path, seq);
+	error = replay_begin(walk, number);
+	if (!error)
+		error = walk_blocks(walk, path, seq);
+	if (!error)
+		replay_store(walk);
+	return error;
+}
+
+static int walk_path(struct ptm_walk *walk, uint32_t number, int64_t seq)
+{
+	const struct path *path = &walk->program->paths[number];
 	int error = walk_reach(walk, seq);
 
 	if (error)
@@ -430,7 +456,7 @@ static int walk_path(struct ptm_walk *walk, const struct path *path, int64_t seq
 	if (walk_stays(walk, path))
 		walk_over(walk, path);
 	else
-		error = walk_blocks(walk, path, seq);
+		error = walk_through(walk, number, seq);
 	walk->next = seq + path->length;
 	return error;
 }
@@ -454,7 +480,7 @@ int64_t ptm_walk_feed(struct ptm_walk *walk, const int64_t *seqs, const int32_t 
 		if (number < 0 || (size_t)number >= program->n_paths)
 			error = -EINVAL;
 		else
-			error = walk_path(walk, &program->paths[number], seqs[done]);
+			error = walk_path(walk, (uint32_t)number, seqs[done]);
 		done++;
 	}
 	*anchors_used = walk->timeline.next;

@@ -7,11 +7,23 @@
 #define PTWEAVE_MERGE_WALK_H
 
 #include "frames.h"
+#include "memo.h"
 #include "merge_api.h"
 #include "program.h"
 #include "timeline.h"
 #include "tree.h"
 #include "visits.h"
+
+/* How things stood when a path that is remembered began. */
+struct recorded {
+	struct memo_key key;
+	size_t frames;
+	size_t marks;
+	size_t visits;
+	int64_t calls;
+	int64_t entered;
+	uint64_t credit;
+};
 
 struct ptm_walk {
 	const struct ptm_program *program;
@@ -32,12 +44,17 @@ struct ptm_walk {
 	size_t n_marks;
 	size_t marks_room;
 	struct visits visits;
+
+	struct memo memo;
+	struct recorded recorded;
 };
 
 /* Get to a path that begins at `seq`: what was not recorded before it is a gap. -EILSEQ: ordinals that go back. */
 int walk_reach(struct ptm_walk *walk, int64_t seq);
 /* Execute block `number` at ordinal `x`, with the events before it. */
 int walk_block(struct ptm_walk *walk, int64_t x, uint32_t number);
+/* A copy of a mark, behind those that are there. -ENOMEM. */
+int walk_put_mark(struct ptm_walk *walk, const struct ptm_mark *mark);
 /* True when the whole path, reached, runs in the top frame as it is. */
 bool walk_stays(const struct ptm_walk *walk, const struct path *path);
 /* Execute a path that stays, at once. `next` is the caller's to move on. */

@@ -105,6 +105,8 @@ def questions(name: str, bundle: Path) -> list[Figure]:
             part = (begin + (end - begin) // 2, begin + (end - begin) * 51 // 100)
             asked |= {"contention": run.contention, "timeline": run.timeline,
                       "timeline of a hundredth": lambda: run.timeline(begin=part[0], end=part[1]),
+                      "timeline, folded to a thousandth": lambda: run.timeline(
+                          resolution=max(1, (end - begin) // 1000)),
                       "critical path": run.critical_path, "lineage": lambda: run.lineage(to="fd:1")}
         return figures + [Figure(f"{name}: {what}", answered(ask), "s", "", None, wanted=SECONDS)
                           for what, ask in asked.items()]

@@ -188,6 +188,27 @@ def test_part_of_a_timeline_is_that_part_of_all_of_it(bundle: Bundle, begin: int
             row for row in rows if row[names.index("thread")] == 1]
 
 
+@pytest.mark.parametrize("resolution", [1, 50, 100, 250, 1 << 40])
+def test_a_folded_timeline_has_the_long_spans_and_the_sums_of_the_others(bundle: Bundle, resolution: int) -> None:
+    with Run(bundle.path) as run:
+        every = run.timeline().arrow().to_pylist()
+        exact = [row for row in every if row["ns"] >= resolution or row["what"] == "gap"]
+        short = [row for row in every if row not in exact]
+        folded = run.timeline(resolution=resolution).arrow().to_pylist()
+    assert [row["t_begin"] for row in folded] == sorted(row["t_begin"] for row in folded)
+    for row in exact:
+        folded.remove({**row, "spans": 1})
+    assert sum(row["spans"] for row in folded) == len(short)
+    assert sum(row["ns"] for row in folded) == sum(row["ns"] for row in short)
+    keys = [(row["thread"], row["what"], row["t_begin"] // resolution) for row in folded]
+    assert Counter(keys) == Counter({(row["thread"], row["what"], row["t_begin"] // resolution) for row in short})
+
+
+def test_a_resolution_of_nothing_is_refused(bundle: Bundle) -> None:
+    with Run(bundle.path) as run, pytest.raises(BadInput, match="is no resolution"):
+        run.timeline(resolution=0)
+
+
 def test_a_thunk_that_is_not_there_or_none_is_said(bundle: Bundle) -> None:
     with Run(bundle.path) as run:
         for name in ("7.0", "0.99", "x", "1", "-1.0", "1.", "99999999999.0"):

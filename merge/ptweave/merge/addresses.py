@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from ptweave.data.bundle import Bundle
 from ptweave.data.schemas import MAPS
@@ -15,6 +16,12 @@ from ptweave.merge.tables import I64, U64, numbers, read_table
 from ptweave.merge.tasks import Tasks
 
 _NOWHERE = np.uint64(0)
+
+MAX_SPACES = 1 << 20
+"""No thread has as many address spaces: there is one an exec."""
+
+_MANY = 1 << 12
+"""Addresses beyond which each distinct one is looked up once."""
 
 
 @dataclass
@@ -31,6 +38,14 @@ class _Space:
     def locate(self, ips: U64) -> U64:
         if not len(self.packed):
             return np.zeros(len(ips), np.uint64)
+        if len(ips) < _MANY:
+            return self._look_up(ips)
+        encoded = pa.array(np.ascontiguousarray(ips)).dictionary_encode()
+        distinct = self._look_up(encoded.dictionary.to_numpy(zero_copy_only=False))
+        found: U64 = distinct[encoded.indices.to_numpy(zero_copy_only=False)]
+        return found
+
+    def _look_up(self, ips: U64) -> U64:
         index = np.searchsorted(self.bounds, ips, side="right") - 1
         inside = (index >= 0) & (index < len(self.packed))
         index = np.where(inside, index, 0)
@@ -106,14 +121,24 @@ class Addresses:
             # no sideband: one address space holds for all, if there is one
             only = next(iter(self._spaces.values())) if len(self._spaces) == 1 else None
             return only.locate(ips) if only else np.zeros(len(ips), np.uint64)
+        if len(task.spaces) == 1:
+            space = self._spaces.get(task.spaces[0][1])
+            return space.locate(ips) if space else np.zeros(len(ips), np.uint64)
         found = np.zeros(len(ips), np.uint64)
-        since = np.array([t for t, _ in task.spaces], np.int64)
-        which = np.maximum(np.searchsorted(since, times, side="right") - 1, 0)
-        for number, (_, space) in enumerate(task.spaces):
+        which = self.spaces_at(thread, times)
+        for number, (_, one) in enumerate(task.spaces):
             here = which == number
-            if space in self._spaces and here.any():
-                found[here] = self._spaces[space].locate(ips[here])
+            if one in self._spaces and here.any():
+                found[here] = self._spaces[one].locate(ips[here])
         return found
+
+    def spaces_at(self, thread: int, times: I64) -> I64:
+        """Which of its address spaces a thread was in at given times: ordinals, less than MAX_SPACES."""
+        task = self._tasks.threads.get(thread)
+        if task is None or len(task.spaces) < 2:
+            return np.zeros(len(times), np.int64)
+        since = np.array([t for t, _ in task.spaces], np.int64)
+        return np.maximum(np.searchsorted(since, times, side="right") - 1, 0)
 
     def blocks_at(self, packed: U64, ips: U64) -> I64:
         """A block that begins at each place, or where the place is unknown at the address; −1 none."""

@@ -18,6 +18,7 @@ from ptweave.merge import thunks
 from ptweave.merge._merge import ffi
 from ptweave.merge.scratch import Scratch
 from ptweave.merge.tables import I32, I64, Bools, numbers
+from ptweave.merge.thunk_rows import ThunkRows
 
 THREADS_MAX = 1_000_000
 """Greatest thread number believed."""
@@ -69,8 +70,7 @@ class Clocks:
         return found
 
     def _fill(self, scratch: Scratch) -> None:
-        for batch in scratch.batches(thunks.FILE, "select thread, thunk, clock from source where thread is not null "
-                                                  "order by thread, thunk"):
+        for batch in ThunkRows(scratch).batches(["thread", "thunk", "clock"], placed=True):
             thread, thunk = numbers(batch, "thread"), numbers(batch, "thunk").astype(np.int64)
             clock = batch.column("clock")
             lengths = clock.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)

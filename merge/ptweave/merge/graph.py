@@ -22,7 +22,7 @@ from ptweave.data.bundle import Bundle
 from ptweave.data.ledger import Ledger
 from ptweave.data.manifest import Manifest
 from ptweave.data.schemas import BYTES, EDGES, RACES, TableWriter
-from ptweave.merge import accesses, thunks
+from ptweave.merge import accesses
 from ptweave.merge._merge import ffi, lib
 from ptweave.merge.accesses import Lines
 from ptweave.merge.clocks import Clocks
@@ -30,6 +30,7 @@ from ptweave.merge.program import check
 from ptweave.merge.scratch import Scratch
 from ptweave.merge.tables import numbers, within
 from ptweave.merge.tasks import Tasks
+from ptweave.merge.thunk_rows import ThunkRows
 
 SPAN_DTYPE = np.dtype([
     ("page", "<u8"), ("address", "<u8"), ("site", "<u8"), ("run", "<i8"), ("runs", "<u4"), ("flags", "<u4"),
@@ -149,8 +150,7 @@ def write_graph(bundle: Bundle, scratch: Scratch, tasks: Tasks, lines: Lines | N
 
 def _order(scratch: Scratch, graph: Graph) -> Iterator[pa.Table]:
     """What the order of thunks says: control and sync edges, by the thunk they lead to."""
-    query = "select thread, thunk, acquire, object from source where thread is not null order by thread, thunk"
-    for batch in scratch.batches(thunks.FILE, query):
+    for batch in ThunkRows(scratch).batches(["thread", "thunk", "acquire", "object"], placed=True):
         threads = numbers(batch, "thread")
         edges = np.flatnonzero(np.diff(threads)) + 1
         for first, end in zip([0, *edges.tolist()], [*edges.tolist(), len(threads)], strict=True):
@@ -184,7 +184,7 @@ def _ends(found: Found) -> dict[str, Any]:
 
 def _table(rows: int, kind: str, **columns: Any) -> pa.Table:
     """Rows of `edges`: what is not given is null."""
-    given = {"kind": pa.array([kind] * rows, pa.string()), **columns}
+    given = {"kind": pa.repeat(pa.scalar(kind, pa.string()), rows), **columns}
     return pa.table([pa.array(given[field.name], field.type) if field.name in given and not isinstance(
         given[field.name], pa.Array) else given.get(field.name, pa.nulls(rows, field.type)) for field in EDGES.schema],
         schema=EDGES.schema)

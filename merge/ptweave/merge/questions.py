@@ -176,18 +176,46 @@ from spans where ($thread is null or thread = $thread) and ($begin is null or t_
 order by t_begin, thread, t_end desc"""
 
 
+_FOLDED = """
+with boundaries as (
+  select thread, thunk, operation, object, t, coalesce(wait, 0) as wait, null::varchar as function,
+         lead(t) over (partition by thread order by thunk) as following from {thunks}),
+spans as ({spans}),
+inside as (
+  select *, t_end - t_begin as ns from spans where ($thread is null or thread = $thread)
+    and ($begin is null or t_end >= $begin) and ($end is null or t_begin <= $end)),
+long as (from inside where ns is null or ns >= $resolution or what = 'gap'),
+short as (
+  select min(t_begin) as t_begin, max(t_end) as t_end, sum(ns)::bigint as ns, thread, what, count(*) as spans
+  from inside where ns < $resolution and what <> 'gap' group by thread, what, t_begin // $resolution)
+select t_begin, t_end, ns, thread, what, detail, thunk, object, {function} as function, 1::bigint as spans
+from long {named}
+union all
+select t_begin, t_end, ns, thread, what, null, null, null, null, spans from short
+order by t_begin, thread, t_end desc"""
+"""Functions are looked up of what is shown one by one alone: they are most of what there is to read."""
+
+_NAMED = """left join (
+  select thread, thunk, functions[1] as named from thunks
+  where (thread, thunk) in (select (thread, thunk) from long)) as names using (thread, thunk)"""
+
+
 def timeline(*, thread: int | None = None, begin: int | None = None, end: int | None = None,
-             parts: Collection[str] = TIMELINE_PARTS) -> Question:
+             parts: Collection[str] = TIMELINE_PARTS, resolution: int | None = None) -> Question:
     """What threads did, in order of time: operations, running, system calls, gaps. `begin`, `end`: ns.
 
-    `parts` are those of TIMELINE_PARTS that are to be in it, none: no row.
+    `parts` are those of TIMELINE_PARTS that are to be in it, none: no row. With a `resolution` (ns, at least 1), spans
+    that are shorter are folded: one row for those of a thread and kind that begin in the same stretch of that length,
+    with the sum of their ns and their number in a column `spans`. Gaps never are.
     """
     near = "thunks" if begin is None and end is None else _NEAR
     chosen = "\n  union all".join(_SPANS[name] for name in parts) or f"{_SPANS['gaps']} where false"
-    sql = _TIMELINE.format(thunks=near, spans=chosen)
-    for number, name in enumerate(("$thread", "$begin", "$end"), 1):
+    named = "thunks" in parts
+    sql = _TIMELINE.format(thunks=near, spans=chosen) if resolution is None else _FOLDED.format(
+        thunks=near, spans=chosen, function="named" if named else "null", named=_NAMED if named else "")
+    for number, name in enumerate(("$thread", "$begin", "$end", "$resolution"), 1):
         sql = sql.replace(name, f"${number}")
-    return Question(sql, (thread, begin, end))
+    return Question(sql, (thread, begin, end) if resolution is None else (thread, begin, end, resolution))
 
 
 _CALLS = """

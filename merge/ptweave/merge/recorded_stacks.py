@@ -33,7 +33,7 @@ class RecordedStacks:
         for thread in np.unique(threads):
             rows = np.flatnonzero(threads == thread)
             part = column.take(pa.array(rows)) if len(rows) < len(batch) else column
-            encoded = _as_bytes(part).dictionary_encode()
+            encoded = as_bytes(part).dictionary_encode()
             codes = encoded.indices.to_numpy(zero_copy_only=False)
             distinct, first = np.unique(codes, return_index=True)
             values = [self._number(int(thread), int(times[rows[at]]), encoded.dictionary[int(code)].as_py())
@@ -62,7 +62,7 @@ class RecordedStacks:
                                   np.ascontiguousarray([NO_BLOCK, *blocks[::-1]], np.uint32))
 
 
-def _as_bytes(lists: pa.ListArray) -> pa.Array:
+def as_bytes(lists: pa.ListArray) -> pa.Array:
     """Lists of words as strings of bytes, which can be told apart quickly."""
     lengths = lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64) * 8
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)

@@ -395,12 +395,16 @@ class Run(Relations):
         return self._ask(questions.races())
 
     def timeline(self, *, thread: int | None = None, begin: int | None = None, end: int | None = None,
-                 parts: Collection[str] = questions.TIMELINE_PARTS) -> Result:
+                 parts: Collection[str] = questions.TIMELINE_PARTS, resolution: int | None = None) -> Result:
         """What threads did in order of time; `begin` and `end` in ns. `parts` are the tables it is made of: without
-        thunks the question is answered only when it is asked without them."""
+        thunks the question is answered only when it is asked without them. Spans shorter than `resolution` (ns) are
+        folded, and counted in a column `spans`. Raises BadInput for a resolution below 1."""
+        if resolution is not None and resolution < 1:
+            raise BadInput("is no resolution", where=str(resolution), remedy="give 1 ns or more")
         if "thunks" in parts:
             self.need("thunks")
-        return self._ask(questions.timeline(thread=thread, begin=begin, end=end, parts=parts))
+        return self._ask(questions.timeline(thread=thread, begin=begin, end=end, parts=parts,
+                                            resolution=resolution))
 
     def calls(self, part: Part) -> Result:
         """Calls that reach into part of a flow, in order. Needs a run merged with calls."""

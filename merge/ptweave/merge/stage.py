@@ -279,7 +279,7 @@ class _Merge:
         if self._syscalls:
             self._syscalls.write(bundle, self._scratch, self._programs(), self._ledger)
         if self._thunks:
-            self._thunks.write(bundle, self._scratch, self._functions)
+            self._thunks.write(bundle, self._addresses, self._functions)
         lines = Lines(bundle, self._program, self._addresses) if self._accesses else None
         if self._accesses and lines:
             self._accesses.write(bundle, lines)

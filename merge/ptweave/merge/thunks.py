@@ -15,35 +15,39 @@ from ptweave.data.bundle import Bundle
 from ptweave.data.ledger import Ledger
 from ptweave.data.schemas import DECODED_THUNKS, THUNKS, TableWriter
 from ptweave.merge._merge import lib
-from ptweave.merge.addresses import Addresses
+from ptweave.merge.addresses import MAX_SPACES, Addresses
 from ptweave.merge.align import Aligner, Occurrences, Records, bounds
 from ptweave.merge.moments import Moments
 from ptweave.merge.place import Grouped, Places
 from ptweave.merge.program import Program
 from ptweave.merge.scratch import Scratch
-from ptweave.merge.tables import BATCH_ROWS, I64, U64, Bools, numbers, open_parquet
-
-FILE = "thunks.parquet"
-
-_ORDER = "order by thread nulls last, thunk, file_row_number"
+from ptweave.merge.tables import BATCH_ROWS, I64, U64, Bools, numbers
+from ptweave.merge.thunk_rows import FILE as FILE
+from ptweave.merge.thunk_rows import Stacks, ThunkRows, encoded, innermost, words
 
 
 class Thunks:
     """The run's decoded thunks, in (thread, thunk) order, and where they begin."""
 
     def __init__(self, bundle: Bundle, scratch: Scratch, ledger: Ledger) -> None:
-        with open_parquet(bundle.decoded / FILE, DECODED_THUNKS):
-            pass
-        table = scratch.table(FILE, f"select thread, t, wait, marker, stack[1] as site from source {_ORDER}")
+        self._file = ThunkRows(scratch)
         self._ledger = ledger
-        self._thread = numbers(table, "thread", -1)
-        self._begin = numbers(table, "t", 0)
-        self._end = self._begin + np.maximum(numbers(table, "wait", 0), 0)
-        self._marker = numbers(table, "marker").astype(np.uint64)
-        self._site = numbers(table, "site").astype(np.uint64)
-        self._rows = Grouped.by(self._thread, np.arange(len(table)))
-        self.places = Places.nowhere(len(table))
-        self._seq_end = np.full(len(table), -1, np.int64)
+        self._stacks = Stacks()
+        parts: list[tuple[npt.NDArray[Any], ...]] = [(np.zeros(0, np.int32), np.zeros(0, np.int64),
+                                                      np.zeros(0, np.int64), np.zeros(0, np.uint64),
+                                                      np.zeros(0, np.uint64))]
+        for batch in self._file.batches(["thread", "t", "wait", "marker", "stack"]):
+            begin = numbers(batch, "t", 0)
+            parts.append((numbers(batch, "thread", -1), begin, begin + np.maximum(numbers(batch, "wait", 0), 0),
+                          numbers(batch, "marker").astype(np.uint64), innermost(batch.column("stack"))))
+            self._stacks.add(batch.column("stack"))
+        self._stacks.close()
+        self._thread, self._begin, self._end, self._marker, self._site = (
+            np.concatenate(columns) for columns in zip(*parts, strict=True))
+        del parts
+        self._rows = Grouped.by(self._thread, np.arange(len(self._thread)))
+        self.places = Places.nowhere(len(self._thread))
+        self._seq_end = np.full(len(self._thread), -1, np.int64)
 
     def __len__(self) -> int:
         return len(self._thread)
@@ -68,15 +72,19 @@ class Thunks:
         rows = self._rows.of(thread)
         if not len(rows) or not len(marks):
             return
-        address, ip = (program.blocks[name][marks["block"]] for name in ("addr", "ip"))
+        block = program.blocks
         marker, site = self._marker[rows], self._site[rows]
         times = self._begin[rows]
         marker_place = addresses.locate(thread, times, marker)
         site_place = addresses.locate(thread, times, site)
 
         def match(records: I64, places: I64) -> Bools:
-            here: Bools = np.where(marker_place[records] != 0, marker_place[records] == address[places],
-                                   marker[records] == ip[places])
+            here: Bools = np.empty(len(records), np.bool_)
+            for first in range(0, len(records), BATCH_ROWS):  # as in agree
+                part = slice(first, first + BATCH_ROWS)
+                number, wanted = marks["block"][places[part]], marker_place[records[part]]
+                here[part] = np.where(wanted != 0, wanted == block["addr"][number],
+                                      marker[records[part]] == block["ip"][number])
             return here
 
         def agree(records: I64, places: I64) -> Bools:
@@ -117,30 +125,42 @@ class Thunks:
             found[exact] = np.searchsorted(self.places.seq[rows], seqs[exact], side="right") - 1
         return found
 
-    def write(self, bundle: Bundle, scratch: Scratch, functions: Callable[[I64, I64, U64], pa.Array]) -> None:
+    def write(self, bundle: Bundle, addresses: Addresses, functions: Callable[[I64, I64, U64], pa.Array]) -> None:
         """Write the table. `functions(threads, times, return addresses)` names functions."""
-        columns = ", ".join(f'"{name}"' for name in DECODED_THUNKS.names if name not in ("tsc", "marker"))
+        columns = [name for name in DECODED_THUNKS.names
+                   if name not in ("tsc", "marker") and not (name == "stack" and self._stacks.whole)]
         done = 0
         with TableWriter(bundle.tables, THUNKS) as writer:
-            for batch in scratch.batches(FILE, f"select {columns} from source {_ORDER}"):
+            for batch in self._file.batches(columns):
                 rows = slice(done, done + len(batch))
                 seq, placed = self.places.columns(rows)
                 end = self._seq_end[rows]
-                table = pa.table(batch).append_column("seq", seq).append_column("placed", placed.cast(pa.string()))
-                table = table.append_column("seq_end", pa.array(end, mask=end < 0))
-                table = table.append_column("functions", self._functions(batch, rows, functions))
-                writer.write(table.select(THUNKS.schema.names).cast(THUNKS.schema))
+                stack, names = self._named(batch, rows, addresses, functions)
+                found = {name: batch.column(name) for name in columns} | {
+                    "seq": seq, "placed": placed.cast(pa.string()), "seq_end": pa.array(end, mask=end < 0),
+                    "stack": stack, "functions": names}
+                writer.write(pa.table({name: found[name] for name in THUNKS.schema.names}).cast(THUNKS.schema))
                 done += len(batch)
 
-    def _functions(self, batch: pa.RecordBatch, rows: slice,
-                   functions: Callable[[I64, I64, U64], pa.Array]) -> pa.Array:
-        stacks = batch.column("stack")
-        lengths = stacks.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
-        owner = np.repeat(np.arange(rows.start, rows.stop), lengths)
-        addresses = stacks.flatten().to_numpy(zero_copy_only=False).astype(np.uint64)
-        names = functions(self._thread[owner], self._begin[owner], addresses)
-        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-        return pa.ListArray.from_arrays(pa.array(offsets), names)
+    def _named(self, batch: pa.RecordBatch, rows: slice, addresses: Addresses,
+               functions: Callable[[I64, I64, U64], pa.Array]) -> tuple[pa.ListArray, pa.ListArray]:
+        """Rows' stacks and the names of their functions: a thread's stack is named once in each address space."""
+        if self._stacks.whole:
+            codes, kept = self._stacks.codes[rows], self._stacks.distinct
+        else:
+            codes, kept = encoded(batch.column("stack"))
+        keys = codes.astype(np.int64)
+        for thread in np.unique(self._thread[rows]):
+            here = self._thread[rows] == thread
+            spaces = addresses.spaces_at(int(thread), self._begin[rows][here]).astype(np.int64)
+            keys[here] += (spaces + (int(thread) + 1) * MAX_SPACES) * len(kept)
+        _, first, which = np.unique(keys, return_index=True, return_inverse=True)
+        stacks = words(kept.take(pa.array(codes[first])))
+        lengths = stacks.value_lengths().to_numpy(zero_copy_only=False)
+        owner = np.repeat(first + rows.start, lengths)
+        names = functions(self._thread[owner], self._begin[owner], stacks.flatten().to_numpy(zero_copy_only=False))
+        order = pa.array(which.reshape(-1).astype(np.int32))
+        return stacks.take(order), pa.ListArray.from_arrays(stacks.offsets, names).take(order)
 
 
 def _among(wanted: U64, marks: npt.NDArray[Any]) -> Bools:

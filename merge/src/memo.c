@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: MIT */
+/* The memory's tables, each taken whole when the first key is met; pages that are not used cost nothing. */
+#include "memo.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+	ENTRIES = 1 << 16,
+	SLOTS = 4 * ENTRIES,
+	SEEN = 1 << 16,
+	STEPS = 1 << 20,
+	FRAMES = 1 << 17,
+	MARKS = 1 << 15,
+	VISITS = 1 << 16,
+};
+
+void memo_deinit(struct memo *memo)
+{
+	free(memo->entries);
+	free(memo->slots);
+	free(memo->seen);
+	free(memo->steps);
+	free(memo->frames);
+	free(memo->marks);
+	free(memo->visits);
+	*memo = (struct memo){ 0 };
+}
+
+static int prepare(struct memo *memo)
+{
+	memo->entries = malloc(ENTRIES * sizeof(*memo->entries));
+	memo->slots = calloc(SLOTS, sizeof(*memo->slots));
+	memo->seen = calloc(SEEN, sizeof(*memo->seen));
+	memo->steps = malloc(STEPS * sizeof(*memo->steps));
+	memo->frames = malloc(FRAMES * sizeof(*memo->frames));
+	memo->marks = malloc(MARKS * sizeof(*memo->marks));
+	memo->visits = malloc(VISITS * sizeof(*memo->visits));
+	if (memo->entries && memo->slots && memo->seen && memo->steps && memo->frames && memo->marks && memo->visits)
+		return 0;
+	memo_deinit(memo);
+	return -ENOMEM;
+}
+
+static uint64_t hash(struct memo_key key)
+{
+	uint64_t h = ((uint64_t)key.path << 32 | key.node) * 0x9e3779b97f4a7c15u;
+
+	h ^= h >> 32;
+	h = (h + key.before) * 0xd6e8feb86659fd93u;
+	return h ^ h >> 32;
+}
+
+static bool same(struct memo_key a, struct memo_key b)
+{
+	return a.path == b.path && a.node == b.node && a.before == b.before;
+}
+
+static uint32_t *find(const struct memo *memo, struct memo_key key)
+{
+	for (size_t i = hash(key) & (SLOTS - 1);; i = (i + 1) & (SLOTS - 1)) {
+		uint32_t *slot = &memo->slots[i];
+
+		if (!*slot || same(memo->entries[*slot - 1].key, key))
+			return slot;
+	}
+}
+
+const struct memo_entry *memo_find(const struct memo *memo, struct memo_key key)
+{
+	const uint32_t slot = memo->slots ? *find(memo, key) : 0;
+
+	return slot ? &memo->entries[slot - 1] : NULL;
+}
+
+int memo_meet(struct memo *memo, struct memo_key key)
+{
+	const uint64_t h = hash(key);
+	const uint32_t tag = (uint32_t)(h >> 32) | 1;
+
+	if (!memo->seen && prepare(memo) < 0)
+		return -ENOMEM;
+	uint32_t *seen = &memo->seen[h & (SEEN - 1)];
+	const bool met = *seen == tag;
+
+	*seen = tag;
+	return met;
+}
+
+static void forget(struct memo *memo)
+{
+	memset(memo->slots, 0, SLOTS * sizeof(*memo->slots));
+	memo->n_entries = memo->n_steps = memo->n_frames = memo->n_marks = memo->n_visits = 0;
+}
+
+static bool fits(const struct memo *memo, const struct memo_entry *entry)
+{
+	return memo->n_entries < ENTRIES && entry->n_steps <= STEPS - memo->n_steps &&
+	       entry->n_frames <= FRAMES - memo->n_frames && entry->n_marks <= MARKS - memo->n_marks &&
+	       entry->n_visits <= VISITS - memo->n_visits;
+}
+
+struct memo_entry *memo_add(struct memo *memo, const struct memo_entry *entry)
+{
+	struct memo_entry *added;
+
+	if (!fits(memo, entry))
+		forget(memo);
+	if (!fits(memo, entry))
+		return NULL;
+	*find(memo, entry->key) = memo->n_entries + 1;
+	added = &memo->entries[memo->n_entries++];
+	*added = *entry;
+	added->step = memo->n_steps;
+	added->frame = memo->n_frames;
+	added->mark = memo->n_marks;
+	added->visit = memo->n_visits;
+	memo->n_steps += entry->n_steps;
+	memo->n_frames += entry->n_frames;
+	memo->n_marks += entry->n_marks;
+	memo->n_visits += entry->n_visits;
+	return added;
+}

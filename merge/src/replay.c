@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: MIT */
+/* Remembering paths and executing them again; what is done is what the walk would do, to the last nanosecond. */
+#include "replay.h"
+
+#include <errno.h>
+#include <string.h>
+
+enum {
+	SHORTEST = 4, /* blocks: shorter paths are walked as quickly as looked up */
+};
+
+/* True when the top frame's node and the block before say all that a walk of the path depends on. */
+static bool knows_stack(const struct ptm_walk *walk)
+{
+	const struct frames *frames = &walk->frames;
+
+	return frames->n && !frames->signal && !frames->beyond && !frames->folded && walk->before && !walk->sigreturn &&
+	       !frames->want_calls;
+}
+
+static struct memo_key key_of(const struct ptm_walk *walk, uint32_t number)
+{
+	return (struct memo_key){ .path = number, .node = frames_top(&walk->frames)->node,
+				  .before = (uint32_t)(walk->before - walk->program->blocks) };
+}
+
+/* --- again ----------------------------------------------------------------------------------------------------------- */
+
+static int do_step(struct ptm_walk *walk, const struct tape_step *step)
+{
+	struct frames *frames = &walk->frames;
+	const int64_t t = timeline_between(&walk->timeline, walk->next + step->offset);
+	struct ptm_node *node = tree_touch(frames->tree, step->node);
+
+	if (!node)
+		return -ENOMEM;
+	node->instructions += frames->instructions + step->instructions;
+	node->blocks += frames->blocks + step->blocks;
+	node->time += t - frames->mark;
+	frames->instructions = frames->blocks = 0;
+	frames->mark = t;
+	if (step->called == PTM_NONE)
+		return 0;
+	node = tree_touch(frames->tree, step->called);
+	if (!node)
+		return -ENOMEM;
+	node->calls++;
+	return 0;
+}
+
+static int put_frames(struct ptm_walk *walk, const struct memo_entry *entry)
+{
+	struct frames *frames = &walk->frames;
+	const int error = frames_reserve(frames, entry->n_frames);
+
+	if (error)
+		return error;
+	frames->n -= entry->dropped;
+	memcpy(&frames->items[frames->n], &walk->memo.frames[entry->frame], entry->n_frames * sizeof(*frames->items));
+	frames->n += entry->n_frames;
+	frames->next_call += entry->entered;
+	frames->credit += entry->credit;
+	frames->folds[TREE_WHOLE] += entry->calls;
+	frames->instructions += entry->instructions;
+	frames->blocks += entry->blocks;
+	return 0;
+}
+
+static int put_places(struct ptm_walk *walk, const struct memo_entry *entry)
+{
+	int error = 0;
+
+	for (uint32_t i = 0; !error && i < entry->n_marks; i++) {
+		struct ptm_mark mark = walk->memo.marks[entry->mark + i];
+
+		mark.seq += walk->next;
+		error = walk_put_mark(walk, &mark);
+	}
+	for (uint32_t i = 0; !error && i < entry->n_visits; i++) {
+		const struct ptm_visit *visit = &walk->memo.visits[entry->visit + i];
+
+		error = visits_put(&walk->visits, walk->next + visit->seq, (uint32_t)visit->block,
+				   (enum ptm_visit_kind)visit->kind);
+	}
+	return error;
+}
+
+static int repeat(struct ptm_walk *walk, const struct memo_entry *entry, const struct path *path)
+{
+	int error = 0;
+
+	for (uint32_t i = 0; !error && i < entry->n_steps; i++)
+		error = do_step(walk, &walk->memo.steps[entry->step + i]);
+	if (!error)
+		error = put_frames(walk, entry);
+	if (!error && (entry->n_marks || entry->n_visits))
+		error = put_places(walk, entry);
+	walk->before = &walk->program->blocks[walk->program->values[path->first + path->length - 1]];
+	return error;
+}
+
+int replay_path(struct ptm_walk *walk, uint32_t number)
+{
+	const struct path *path = &walk->program->paths[number];
+	const struct memo_entry *entry;
+	int met;
+
+	if (path->length < SHORTEST || !knows_stack(walk))
+		return REPLAY_WALK;
+	entry = memo_find(&walk->memo, key_of(walk, number));
+	if (entry && timeline_is_clear(&walk->timeline, walk->next + path->length)) {
+		const int error = repeat(walk, entry, path);
+
+		return error ? error : REPLAY_DONE;
+	}
+	if (entry)
+		return REPLAY_WALK;
+	met = memo_meet(&walk->memo, key_of(walk, number));
+	if (met < 0)
+		return met;
+	return met ? REPLAY_RECORD : REPLAY_WALK;
+}
+
+/* --- the first time -------------------------------------------------------------------------------------------------- */
+
+int replay_begin(struct ptm_walk *walk, uint32_t number)
+{
+	struct frames *frames = &walk->frames;
+
+	walk->recorded = (struct recorded){
+		.key = key_of(walk, number),
+		.frames = frames->n,
+		.marks = walk->n_marks,
+		.visits = walk->visits.n,
+		.calls = frames->folds[TREE_WHOLE],
+		.entered = frames->next_call,
+		.credit = frames->credit,
+	};
+	return tape_begin(&frames->tape, walk->next, frames->n, frames->instructions, frames->blocks);
+}
+
+static struct memo_entry entry_of(const struct ptm_walk *walk)
+{
+	const struct recorded *from = &walk->recorded;
+	const struct frames *frames = &walk->frames;
+	const struct tape *tape = &frames->tape;
+
+	return (struct memo_entry){
+		.key = from->key,
+		.dropped = (uint32_t)(from->frames - tape->low),
+		.n_steps = (uint32_t)tape->n,
+		.n_frames = (uint32_t)(frames->n - tape->low),
+		.n_marks = (uint32_t)(walk->n_marks - from->marks),
+		.n_visits = (uint32_t)(walk->visits.n - from->visits),
+		.calls = (uint32_t)(frames->folds[TREE_WHOLE] - from->calls),
+		.entered = (uint32_t)(frames->next_call - from->entered),
+		.credit = (uint32_t)(frames->credit - from->credit),
+		.instructions = (uint32_t)(frames->instructions - tape->instructions),
+		.blocks = (uint32_t)(frames->blocks - tape->blocks),
+	};
+}
+
+static void copy(struct ptm_walk *walk, const struct memo_entry *entry)
+{
+	const struct frames *frames = &walk->frames;
+	struct memo *memo = &walk->memo;
+
+	memcpy(&memo->steps[entry->step], frames->tape.steps, entry->n_steps * sizeof(*memo->steps));
+	memcpy(&memo->frames[entry->frame], &frames->items[frames->tape.low], entry->n_frames * sizeof(*memo->frames));
+	for (uint32_t i = 0; i < entry->n_marks; i++) {
+		memo->marks[entry->mark + i] = walk->marks[walk->recorded.marks + i];
+		memo->marks[entry->mark + i].seq -= frames->tape.seq;
+	}
+	for (uint32_t i = 0; i < entry->n_visits; i++) {
+		memo->visits[entry->visit + i] = walk->visits.items[walk->recorded.visits + i];
+		memo->visits[entry->visit + i].seq -= frames->tape.seq;
+	}
+}
+
+void replay_store(struct ptm_walk *walk)
+{
+	struct tape *tape = &walk->frames.tape;
+
+	tape->on = false;
+	/* the bottom's frame is entered otherwise: whether that was a call depends on what was before it */
+	if (!tape->failed && tape->low && knows_stack(walk)) {
+		const struct memo_entry entry = entry_of(walk);
+		const struct memo_entry *added = memo_add(&walk->memo, &entry);
+
+		if (added)
+			copy(walk, added);
+	}
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a walk does to the call stack while one path is executed, written down so that it can be done again.
+ *
+ * Off unless somebody records. What depends on more than the stack the path began with makes a tape `failed`.
+ */
+#ifndef PTWEAVE_MERGE_TAPE_H
+#define PTWEAVE_MERGE_TAPE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { TAPE_STEPS = 1 << 12 }; /* what takes more is not worth it */
+
+/* The top frame, `node`, gets what ran in it, and the time up to `offset`; then `called` is called. */
+struct tape_step {
+	uint32_t offset;        /* blocks behind the path's first one */
+	uint32_t node;
+	uint32_t called;        /* PTM_NONE: nobody */
+	uint32_t instructions;
+	uint32_t blocks;
+};
+
+struct tape {
+	bool on;
+	bool failed;
+	int64_t seq;            /* where the path begins */
+	int64_t instructions;   /* the top frame's at the beginning, of paths before */
+	int64_t blocks;
+	size_t low;             /* frames that were there at the beginning and all the time */
+	size_t n;
+	struct tape_step *steps;
+};
+
+/* Begin, with `frames` on the stack. -ENOMEM. */
+int tape_begin(struct tape *tape, int64_t seq, size_t frames, int64_t instructions, int64_t blocks);
+void tape_deinit(struct tape *tape);
+
+/* Frames were left: `frames` are there now. */
+static inline void tape_low(struct tape *tape, size_t frames)
+{
+	if (tape->low > frames)
+		tape->low = frames;
+}
+
+void tape_settle(struct tape *tape, int64_t x, uint32_t node, int64_t instructions, int64_t blocks);
+void tape_call(struct tape *tape, uint32_t node);
+
+#endif
