@@ -30,12 +30,13 @@ static struct pmu own_pmu;
 
 /* --- what sysfs says --- */
 
-#define CAPABILITY(name, value)                                                                        \
-	static ssize_t name##_show(struct device *device, struct device_attribute *unused, char *text) \
-	{                                                                                              \
-		return sprintf(text, "%x\n", value);                                                   \
-	}                                                                                              \
-	static DEVICE_ATTR_RO(name)
+/* mtc is a format, too: the names of these are their own. */
+#define CAPABILITY(name, value)                                                                            \
+	static ssize_t cap_##name##_show(struct device *device, struct device_attribute *unused, char *text) \
+	{                                                                                                  \
+		return sprintf(text, "%x\n", value);                                                       \
+	}                                                                                                  \
+	static struct device_attribute cap_##name = __ATTR(name, 0444, cap_##name##_show, NULL)
 CAPABILITY(psb_cyc, 1);
 CAPABILITY(mtc, 1);
 CAPABILITY(ptwrite, 1);
@@ -58,9 +59,9 @@ static ssize_t tsc_art_ratio_show(struct device *device, struct device_attribute
 static DEVICE_ATTR_RO(tsc_art_ratio);
 
 static struct attribute *capabilities[] = {
-	&dev_attr_psb_cyc.attr, &dev_attr_mtc.attr, &dev_attr_ptwrite.attr, &dev_attr_topa_output.attr,
-	&dev_attr_topa_multiple_entries.attr, &dev_attr_mtc_periods.attr, &dev_attr_cycle_thresholds.attr,
-	&dev_attr_psb_periods.attr, NULL };
+	&cap_psb_cyc.attr, &cap_mtc.attr, &cap_ptwrite.attr, &cap_topa_output.attr,
+	&cap_topa_multiple_entries.attr, &cap_mtc_periods.attr, &cap_cycle_thresholds.attr,
+	&cap_psb_periods.attr, NULL };
 
 PMU_FORMAT_ATTR(pt, "config:0");
 PMU_FORMAT_ATTR(cyc, "config:1");
