@@ -140,12 +140,11 @@ def reference(job: Job, name: str, oracle: str) -> list[int]:
 @pytest.mark.lab("snapshot_at")
 @pytest.mark.parametrize("kind", ["dynamic", "static"])
 def test_a_snapshot_is_taken_when_a_function_is_reached(job: Job, kind: str) -> None:
-    """The program runs on for the moment until tracing is off, and crashes later."""
+    """The program runs on until it rests, and crashes later."""
     whole = reference(job, f"{kind}_whole", f"{kind}_oracle")
     bundle = decoded(job, f"{kind}_at")
     losses = gaps(bundle)
-    ends = [int(str(gap["seq"])) for gap in losses if "was off while it was stored" in str(gap["detail"])
-            and gap["thread"] == 0]
+    ends = [int(str(gap["seq"])) for gap in losses if (gap["kind"], gap["thread"]) == ("lost", 0) and gap["seq"]]
     assert any(str(gap["detail"]).startswith("snapshot (reached was reached)") for gap in losses)
     found = addresses_between(bundle, 0, ends[0])
     end = check_is_a_part_of(found, whole)

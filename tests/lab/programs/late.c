@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* ptlab: also static. Computes for ROUNDS, reaches a function, computes as long again, and ends, or crashes while another
- * thread waits. */
+/* ptlab: also static. Computes for ROUNDS, reaches a function, rests, computes as long again, and ends, or crashes
+ * while another thread waits. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,6 +44,7 @@ int main(int argc, char **argv)
 		return 1;
 	work(rounds);
 	reached(5);
+	usleep(500000); /* a snapshot taken because of that has it, however slow the recorder is */
 	work(rounds);
 	if (crashes)
 		*nowhere = 1;
