@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from ptweave.data.ledger import Ledger
 from ptweave.data.manifest import State
 from ptweave.merge import Run
+from ptweave.wrapper.perf_calls import PerfCalls
 from support.command import ptweave, words
 from support.programs import compile_program
 
@@ -126,6 +128,50 @@ def test_a_thread_s_exec_is_one_call_and_what_it_ended_never_returned(means: str
         assert run.sql("select count(*) from syscalls where name = 'futex' and (t_exit is null or "
                        "result between -516 and -512)").rows() == [(1,)]
         assert run.ledger.losses == []
+
+
+FORKS_WHEN_TOLD = """
+import ctypes, os, sys
+syscall = ctypes.CDLL(None).syscall
+sys.stdin.readline()
+go = os.pipe()
+child = os.fork()
+if child == 0:
+    os.read(go[0], 1)
+    for _ in range(1000):
+        syscall(1000)
+    os._exit(0)
+print(child, flush=True)
+sys.stdin.readline()
+os.write(go[1], b'g')
+os.wait()
+"""
+
+
+def test_a_task_that_inherits_perf_s_events_and_is_followed_too_is_told_once() -> None:
+    target = subprocess.Popen([PYTHON, "-c", FORKS_WHEN_TOLD], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    calls = PerfCalls(everybody=False)
+    try:
+        assert target.stdin is not None and target.stdout is not None
+        calls.follow(target.pid)
+        target.stdin.write(b"fork\n")
+        target.stdin.flush()
+        child = int(target.stdout.readline())
+        assert calls.follow(child)
+        calls.settle()
+        target.stdin.write(b"go\n")
+        target.stdin.close()
+        assert target.wait() == 0
+        calls.stop()
+        rows = [row for batch in calls.batches(everything=True) for row in batch.to_pylist()]
+        ledger = Ledger()
+        calls.account(ledger, "calls", len(rows), 0)
+    finally:
+        target.kill()
+        target.wait()
+        calls.close()
+    assert Counter(row["tid"] for row in rows if row["number"] == 1000) == {child: 1000}
+    assert ledger.losses == [] and ledger.check() == []
 
 
 @pytest.mark.parametrize("means", MEANS)

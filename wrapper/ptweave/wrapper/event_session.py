@@ -253,6 +253,8 @@ def follow_process(recorder: EventRecorder | FallbackRecorder, pid: int) -> int:
                 except MachineLacks:
                     continue  # it ended in between
         if not fresh:
+            if isinstance(recorder, FallbackRecorder):
+                recorder.settle()
             return fd
     os.close(fd)
     raise MachineLacks("makes threads faster than they can be followed", where=f"--pid {pid}",

@@ -29,6 +29,7 @@ class CallSource(Protocol):
     lacks: str
 
     def follow(self, tid: int) -> bool: ...
+    def settle(self) -> None: ...
     def fds(self) -> list[int]: ...
     def batches(self, *, everything: bool) -> Iterator[pa.RecordBatch]: ...
     def stop(self) -> None: ...
@@ -52,6 +53,11 @@ class FallbackRecorder:
     def follow(self, tid: int) -> bool:
         """Record a task and all that it will create. Raises MachineLacks when that cannot be."""
         return self._source is not None and self._source.follow(tid)
+
+    def settle(self) -> None:
+        """All that is to be followed is: every call from now on is recorded, or counted."""
+        if self._source is not None:
+            self._source.settle()
 
     def filter(self, rules: Rules) -> None:
         """Raises BadInput: there are no filters without eBPF."""

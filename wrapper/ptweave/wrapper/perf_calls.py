@@ -2,8 +2,10 @@
 """System calls through perf's raw tracepoints (`raw_syscalls:sys_enter`, `sys_exit`): numbers, arguments and results.
 
 For each processor there is one ring, into which the events of all followed tasks on it go; what a task creates inherits
-them. A call's two records may be in different rings: records are put in order of their times, up to a moment before the
-rings were read, and enters wait for their exits. What the kernel had no room for it counts (PERF_RECORD_LOST).
+them. A task that is followed by itself and inherited too is recorded by each of its events: of its records those of the
+events opened last are taken. A call's two records may be in different rings: records are put in order of their times,
+up to a moment before the rings were read, and enters wait for their exits. What the kernel had no room for it counts
+(PERF_RECORD_LOST).
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ from ptweave.wrapper.perf.event import PAGE, RECORDS_MAX, perf_event_open
 from ptweave.wrapper.tracefs import tracepoint_number
 
 _TYPE_TRACEPOINT = 2
-_SAMPLE_TID, _SAMPLE_TIME, _SAMPLE_RAW, _SAMPLE_REGS_USER = 1 << 1, 1 << 2, 1 << 10, 1 << 12
+_SAMPLE_TID, _SAMPLE_TIME, _SAMPLE_ID, _SAMPLE_RAW, _SAMPLE_REGS_USER = 1 << 1, 1 << 2, 1 << 6, 1 << 10, 1 << 12
 _REG_IP = 1 << 8  # arch/x86/include/uapi/asm/perf_regs.h
 _ABI_64 = 2  # PERF_SAMPLE_REGS_ABI_64
 _LOST, _EXIT, _SAMPLE = 2, 4, 9
@@ -43,8 +45,8 @@ _MAKES_TASKS = (56, 57, 58, 435)  # clone, fork, vfork, clone3: they return in t
 _EXECS = (59, 322)
 _FORGOTTEN = -1  # the number of what rt_sigreturn returns from
 
-_HEAD = [("head", "<u8"), ("pid", "<i4"), ("tid", "<i4"), ("t", "<i8"), ("size", "<u4"), ("common", "<u8"),
-         ("number", "<i8")]
+_HEAD = [("head", "<u8"), ("pid", "<i4"), ("tid", "<i4"), ("t", "<i8"), ("id", "<u8"), ("size", "<u4"),
+         ("common", "<u8"), ("number", "<i8")]
 _ENTER = np.dtype([*_HEAD, ("args", "<u8", 6), ("pad", "<u4"), ("abi", "<u8"), ("ip", "<u8")])
 _LEAVE = np.dtype([*_HEAD, ("result", "<i8"), ("pad", "<u4"), ("abi", "<u8"), ("ip", "<u8")])
 """Samples as the kernel writes them: perf's head, the tracepoint's fields, the registers (linux/perf_event.h)."""
@@ -66,6 +68,8 @@ class PerfCalls:
         self._rings: list[Any] = []
         self._out: Any = ffi.new("uint8_t[]", RECORDS_MAX)
         self._followed: set[int] = set()
+        self._starts: list[int] = []  # the first event's identifier of each _open: the kernel counts them up
+        self._latest: dict[int, int] = {}  # by tid: which _open's events record it
         self._later: list[tuple[npt.NDArray[Any], npt.NDArray[Any]]] = []
         self._begun = np.empty(0, _ENTER)  # enters that wait for their exits
         self._seen: set[int] = set()
@@ -73,6 +77,7 @@ class PerfCalls:
         self.produced = 0
         self._no_exit = self._no_enter = self._compat = self._lost_records = self._malformed = 0
         self._stopped = False
+        self._end = int(np.iinfo(np.int64).max)  # when the events began to be switched off, enters first
         self._since = 0  # when the last event was opened: the processors' are, one after the other
         self._try()
         if everybody:
@@ -83,7 +88,7 @@ class PerfCalls:
     def _attr(self, which: int) -> PerfEventAttr:
         attr = PerfEventAttr()
         attr.type, attr.config, attr.sample_period = _TYPE_TRACEPOINT, self._ids[which], 1
-        attr.sample_type = _SAMPLE_TID | _SAMPLE_TIME | _SAMPLE_RAW | _SAMPLE_REGS_USER
+        attr.sample_type = _SAMPLE_TID | _SAMPLE_TIME | _SAMPLE_ID | _SAMPLE_RAW | _SAMPLE_REGS_USER
         attr.sample_regs_user = _REG_IP
         attr.inherit, attr.use_clockid, attr.clockid = 1, 1, time.CLOCK_MONOTONIC
         attr.task = int(which == 0)
@@ -103,15 +108,23 @@ class PerfCalls:
         os.close(self._event(0, 0, -1))
 
     def _open(self, tid: int) -> None:
+        first = len(self._fds[1])
         for which in (1, 0):  # exits first: an enter that is seen then has one
             for cpu in self._cpus:
                 fd = self._event(which, tid, cpu)
                 self._fds[which].append(fd)
+                if which == 1 and len(self._fds[1]) == first + 1:
+                    self._starts.append(_identifier(fd))
                 if cpu in self._first:
                     fcntl.ioctl(fd, Ioctl.SET_OUTPUT, self._first[cpu])
                 else:
                     self._map(fd)
                     self._first[cpu] = fd
+        self.settle()
+
+    def settle(self) -> None:
+        """All that is to be followed is: what is called from now on is recorded whole. A task that was made while its
+        maker's events were opened, one after the other, inherited some of them and ended, has calls without an end."""
         self._since = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
 
     def _map(self, fd: int) -> None:
@@ -193,13 +206,29 @@ class PerfCalls:
             yield call_rows.batch(calls)
 
     def _ours(self, enters: npt.NDArray[Any], leaves: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-        """Without 32-bit calls, whose numbers mean something else, our own, and those before all was switched on."""
+        """Without 32-bit calls, whose numbers mean something else, our own, and those before all was switched on; each
+        once."""
+        enters, leaves = self._once(enters, leaves)
         enters = enters[(enters["pid"] != os.getpid()) & (enters["t"] >= self._since)]
         leaves = leaves[leaves["pid"] != os.getpid()]
         compat = enters["abi"] != _ABI_64
         self._compat += int(compat.sum())
         self.produced += len(enters)
         return enters[~compat], leaves[leaves["abi"] == _ABI_64]
+
+    def _once(self, enters: npt.NDArray[Any], leaves: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+        """Without what another event of the same task tells, too. The events opened last for a task, or for whom it
+        comes from, are complete: it was followed itself when it was made while they were opened."""
+        if len(self._starts) < 2:
+            return enters, leaves
+        tids, which = np.unique(np.concatenate([enters["tid"], leaves["tid"]]), return_inverse=True)
+        opened = np.searchsorted(np.array(self._starts, np.uint64), np.concatenate([enters["id"], leaves["id"]]),
+                                 side="right")
+        latest = np.array([self._latest.get(int(tid), 0) for tid in tids], np.int64)
+        np.maximum.at(latest, which, opened)
+        self._latest.update(zip(tids.tolist(), latest.tolist(), strict=True))
+        kept = opened == latest[which]
+        return enters[kept[:len(enters)]], leaves[kept[len(enters):]]
 
     def _pair(self, new: npt.NDArray[Any], leaves: npt.NDArray[Any], until: int) -> Calls:
         enters = np.concatenate([self._begun, new])
@@ -243,7 +272,8 @@ class PerfCalls:
                 first.append(same[0])
                 second.append(one)
                 waiting = waiting[waiting != same[0]]
-            elif tid in self._seen and number != _FORGOTTEN and (number not in _MAKES_TASKS or leave["result"]):
+            elif leave["t"] < self._end and tid in self._seen and number != _FORGOTTEN and (
+                    number not in _MAKES_TASKS or leave["result"]):
                 self._no_enter += 1
         return np.array(first, np.int64), np.array(second, np.int64), waiting
 
@@ -255,6 +285,8 @@ class PerfCalls:
             return np.empty(0, np.int64), waiting
         gone = np.array([ended.get(int(one["tid"]), -1) >= one["t"] for one in enters[waiting]], np.bool_)
         self._seen -= ended.keys()
+        for tid in ended:
+            self._latest.pop(tid, None)  # another task may be called so
         self._ended = {tid: moment for tid, moment in self._ended.items() if moment >= until}
         return waiting[gone], waiting[~gone]
 
@@ -262,6 +294,7 @@ class PerfCalls:
 
     def stop(self) -> None:
         """Record no more; what was recorded stays to be taken."""
+        self._end = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
         for fd in (*self._fds[0], *self._fds[1]):  # enters first
             fcntl.ioctl(fd, Ioctl.DISABLE, 0)
         self._stopped = True
@@ -303,6 +336,11 @@ def _calls(enters: npt.NDArray[Any], leaves: npt.NDArray[Any], first: npt.NDArra
                  tid[order].astype(np.int32), begun["number"][order].astype(np.int32),
                  begun["ip"][order].astype(np.uint64), begun["args"][order].astype(np.uint64),
                  result[order].astype(np.int64))
+
+
+def _identifier(fd: int) -> int:
+    """What an event, and those that are inherited from it, are called in their samples."""
+    return int.from_bytes(fcntl.ioctl(fd, Ioctl.ID, bytes(8)), "little")
 
 
 def _online() -> Iterator[int]:

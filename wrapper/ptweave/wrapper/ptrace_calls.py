@@ -288,6 +288,9 @@ class PtraceCalls:
         self._tracers[pid] = child, ours
         return True
 
+    def settle(self) -> None:
+        """Nothing: a process that is traced is so whole, at once."""
+
     def fds(self) -> list[int]:
         """Descriptors that are readable when there is something to take."""
         return [pipe.fileno() for _, pipe in self._tracers.values() if not pipe.closed]
