@@ -9,7 +9,8 @@ import pytest
 
 from ptweave.cli import main
 from ptweave.data import Bundle, Ledger, Manifest, State
-from ptweave.wrapper.supervisor import SPOOL, STOPPED, Repaired, repair
+from ptweave.data.bundle import SPOOL
+from ptweave.wrapper.supervisor import STOPPED, Repaired, repair
 from support.spools import FakeProcess, FakeStream, psb
 
 

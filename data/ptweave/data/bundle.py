@@ -22,10 +22,12 @@ from pathlib import Path
 
 from ptweave.data.errors import BadInput, MachineLacks
 from ptweave.data.ledger import Ledger
-from ptweave.data.manifest import Manifest
+from ptweave.data.manifest import Manifest, State
 
 SUFFIX = ".ptw"
 FOLDERS = ("trace", "dependence", "events", "images", "decoded", "tables")
+SPOOL = "spool"
+"""Where an engine writes while a run is recorded; gone from a finished bundle."""
 
 
 def perf_map_name(pid: int) -> str:
@@ -71,6 +73,11 @@ class Bundle:
             raise BadInput("is not a run bundle (a folder NAME.ptw)", where=str(path),
                            remedy="give the folder that ptweave wrap or record made")
         return cls(path, Manifest.load(path / "run.json"))
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether its recorder could not finish it, or is still at it: what the engine wrote lies about."""
+        return self.manifest.state is State.RECORDING or (self.path / SPOOL).exists()
 
     def save_manifest(self) -> None:
         self.manifest.save(self.path / "run.json")

@@ -92,6 +92,7 @@ def receive() -> None:
     sys.path[:0] = ["/in", *Path("/in/path").read_text().split(":")]
     os.environ["PYTHONPATH"] = ":".join(["/packages", Path("/in/path").read_text()])
     import ptweave.cli
+    import ptweave.cli.recording
     import ptweave.cli.session  # noqa: F401
 
 

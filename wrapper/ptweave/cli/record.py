@@ -28,7 +28,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from ptweave.cli.session import attach_to, report_losses, run_target
+    from ptweave.cli.recording import attach_to, run_target
+    from ptweave.cli.session import report_losses
     from ptweave.data import BadInput
 
     if args.pid is not None:

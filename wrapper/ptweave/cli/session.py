@@ -1,31 +1,16 @@
 # SPDX-License-Identifier: MIT
-"""What the commands do: run a target, decode a bundle, merge it, and say what is missing."""
+"""What the commands do with a bundle: decode it, merge it, and say what is missing. What only recording needs is not
+imported here: a command that decodes does not wait for it."""
 
 from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ptweave.cli import say
-from ptweave.cli.options import output_path
 from ptweave.cli.progress import progress
 from ptweave.data import BadInput, Bundle, State, Times
-from ptweave.wrapper.call_stream import check
-from ptweave.wrapper.engines import Engine
-from ptweave.wrapper.means import Means
-from ptweave.wrapper.perf.breakpoints import parse_places
-from ptweave.wrapper.perf.filters import parse_filters
-from ptweave.wrapper.perf.settings import parse_settings
-from ptweave.wrapper.pt import PtOptions
-from ptweave.wrapper.supervisor import Options, Recording, attach, record, repair
-from ptweave.wrapper.target import Linkage, examine
-from ptweave.wrapper.threads import Access, ThreadsMode, View
-from ptweave.wrapper.watches.plan import Plan as WatchPlan
-from ptweave.wrapper.watches.plan import make_plan
-from ptweave.wrapper.watches.spec import parse_spec
 
 if TYPE_CHECKING:
     from ptweave.decode.debug_files import DebugFiles
@@ -33,52 +18,13 @@ if TYPE_CHECKING:
 SHOWN_LOSSES = 3
 
 
-def run_target(args: argparse.Namespace, words: list[str]) -> Recording:
-    """Record as the options of `wrap` and `record` say."""
-    pt = pt_options(args, words[0])
-    probes = None
-    if args.probes:  # it reads programs' code: nobody else waits for what that needs
-        from ptweave.cli.probing import plan_for
-
-        probes = plan_for(args.probes, words)
-    watches = make_watches(args.watches, words)
-    return record(Options(words, output_path(args, words), Engine(args.engine), ThreadsMode(args.threads),
-                          Access(args.access), View(args.view), args.shared, args.ring, probes, watches, pt,
-                          calls_with(args), notice=say))
-
-
-def make_watches(texts: Sequence[str], words: list[str]) -> WatchPlan | None:
-    """What --watch asks for. Raises BadInput before anything runs."""
-    if not texts:
-        return None
-    specs = [parse_spec(text) for text in texts]
-    target = examine(words)
-    return None if target.linkage is Linkage.STATIC else make_plan(specs, target.executable)
-
-
-def pt_options(args: argparse.Namespace, program: str) -> PtOptions:
-    """How Intel PT is to trace. Raises BadInput."""
-    return PtOptions(args.aux_size, parse_filters(args.filters), parse_settings(args.pt),
-                     args.snapshot or bool(args.snapshot_at), parse_places(args.snapshot_at, program))
-
-
-def calls_with(args: argparse.Namespace) -> Means:
-    """What system calls are to be recorded with. Raises BadInput for what an engine cannot be combined with."""
-    means = Means(args.syscalls_with)
-    check(means)
-    return means
-
-
-def attach_to(args: argparse.Namespace) -> Recording:
-    """Record the running process that `record --pid` names."""
-    output = args.output or Path(f"{args.pid}.ptw")
-    pt = pt_options(args, f"/proc/{args.pid}/exe")
-    return attach(Options([], output, Engine(args.engine), pt=pt, calls_with=calls_with(args), notice=say), args.pid)
-
-
 def open_finished(args: argparse.Namespace) -> Bundle:
     """Open a bundle for decoding; one that its recorder could not finish is finished first, and that is said."""
     bundle = Bundle.open(args.bundle)
+    if not bundle.unfinished:
+        return bundle
+    from ptweave.wrapper.supervisor import repair
+
     why = repair(bundle)
     if why is not None:
         say(f"{bundle.path}: {why.value}")

@@ -35,7 +35,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from ptweave.cli import explain, say
     from ptweave.cli.record import leave
-    from ptweave.cli.session import decode, merge, report_losses, run_target
+    from ptweave.cli.recording import run_target
+    from ptweave.cli.session import decode, merge, report_losses
     from ptweave.data import PtweaveError
 
     files = debug_files(args)

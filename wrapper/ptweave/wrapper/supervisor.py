@@ -26,6 +26,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from ptweave.data import BadInput, Bundle, Clocks, Ledger, MachineLacks, Manifest, State
+from ptweave.data.bundle import SPOOL
 from ptweave.data.handshake import SOCKET_VARIABLE
 from ptweave.wrapper import host, pt_spool
 from ptweave.wrapper.call_stream import PerfStream, open_stream
@@ -55,7 +56,6 @@ GRACE_SECONDS = 2.0
 """Between asking processes that were left behind to end, and ending them."""
 NOTICE_SECONDS = 2.0
 LOCK = ".lock"
-SPOOL = "spool"
 TRACE = "trace"
 STOPPED = "recording stopped early"
 RESERVES = {".reserve": 4 << 20, ".reserve-last": 256 << 10}
@@ -551,10 +551,10 @@ def repair(bundle: Bundle) -> Repaired | None:
     all the same, and left what the engine wrote: then nothing but that was missing.
     Raises BadInput while the recording is still going on, MachineLacks when there is still no room.
     """
+    if not bundle.unfinished:
+        return None
     died = bundle.manifest.state is State.RECORDING
     folder = bundle.path / SPOOL
-    if not died and not folder.exists():
-        return None
     holder = lock(bundle)
     try:
         _remove_folder(bundle)
