@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -30,3 +31,26 @@ def test_pyarrow_by_itself_loads_pandas() -> None:
 def test_pandas_can_be_imported_after_it_was_hidden() -> None:
     loaded("-c", "from ptweave.data.without_pandas import hide_pandas; hide_pandas(); import pandas; "
                  "assert len(pandas.DataFrame({'a': [1]})) == 1")
+
+
+THREADS = "print(len(__import__('os').listdir('/proc/self/task')), 'OPENBLAS_NUM_THREADS' in __import__('os').environ)"
+
+
+def test_no_threads_of_blas_are_made_and_the_environment_stays() -> None:
+    def told(code: str) -> list[str]:
+        return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+
+    hidden = told(f"from ptweave.data.without_pandas import hide_pandas; hide_pandas(); import numpy; {THREADS}")
+    assert hidden == ["1", "False"]
+    if len(os.sched_getaffinity(0)) > 1:
+        assert told(f"import numpy; {THREADS}") != hidden  # by itself it makes them
+
+
+def test_merging_loads_nothing_of_recording_and_decoding_nothing_of_sql(tmp_path: Path) -> None:
+    bundle = tmp_path / "run.ptw"
+    assert "ptweave.wrapper.supervisor" in loaded("-m", "ptweave.cli", "record", "-q", "-o", bundle, "--", "/bin/true")
+    modules = loaded("-m", "ptweave.cli", "decode", "-q", bundle)
+    assert "ptweave.decode.flow" in modules and not {"ptweave.wrapper.supervisor", "duckdb"} & modules
+    modules = loaded("-m", "ptweave.cli", "merge", "-q", bundle)
+    assert "ptweave.merge.stage" in modules and not {"ptweave.wrapper.supervisor", "ptweave.merge.run"} & modules
+    assert {"ptweave.merge.run", "duckdb"} <= loaded("-m", "ptweave.cli", "hot", bundle)

@@ -113,7 +113,7 @@ class ThreadRows:
         column = next(i for i in range(metadata.num_columns) if metadata.schema.column(i).path == "thread")
         for group in range(metadata.num_row_groups):
             statistics = metadata.row_group(group).column(column).statistics
-            if statistics is not None and statistics.has_min_max:
+            if statistics is not None and statistics.has_min_max and not statistics.null_count:
                 first, last = int(statistics.min), int(statistics.max)
             else:
                 first, last = -(1 << 31), (1 << 31) - 1
@@ -131,10 +131,11 @@ class ThreadRows:
         return sorted(found)
 
     def _batches(self, group: _RowGroup, columns: list[str]) -> Iterator[pa.RecordBatch]:
-        """A row group's rows; small row groups are kept for the next thread that has rows in them."""
+        """A row group's rows; small row groups are kept where another thread may have rows in them. What is not kept is
+        read in small pieces, into the same memory each time."""
         key = (group.file, group.group)
         try:
-            if group.rows > _CACHED_ROWS or columns == ["thread"]:
+            if group.rows > _CACHED_ROWS or columns == ["thread"] or group.first == group.last:
                 yield from self._files[group.file].iter_batches(
                     BATCH_ROWS, row_groups=[group.group], columns=columns, use_threads=False)
                 return
@@ -149,6 +150,9 @@ class ThreadRows:
         """The thread's rows (without the thread column). Raises BadInput for a file that is corrupt or unsorted."""
         for group in self._groups:
             if not group.first <= thread <= group.last:
+                continue
+            if group.first == group.last:  # all of it is this thread's
+                yield from self._batches(group, self._columns)
                 continue
             for batch in self._batches(group, ["thread", *self._columns]):
                 numbers = _integers(batch, 0, self._paths[group.file])
