@@ -55,8 +55,8 @@ bench-merge: setup-test ## what merging adds to decoding, its memory, and how lo
 bench-compare: setup-test ## seconds that `diff` takes to find a bug of one line in runs of SQLite, and its memory
 	@$(PY) -m tests.bench.bench_compare
 
-bench-events: setup-test ## recording of system calls beside the native run, strace, perf and bpftrace
-	@$(PY) -m tests.bench.bench_events
+bench-events: setup-test ## recording of system calls beside the native run, strace, perf and bpftrace (some of it: LOADS="calls mixed sustained overload")
+	@$(PY) -m tests.bench.bench_events $(LOADS)
 
 agree: setup-test ## both decoders over ten thousand runs of random programs
 	@PTWEAVE_AGREE=1000 $(PY) -m pytest -q tests/integration/test_decoders_agree.py -k random_programs

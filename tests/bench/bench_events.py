@@ -11,7 +11,8 @@ what it sees; ours keeps all arguments and what they point to, and must lose not
 after ten seconds and at the end. `overload` makes calls as fast as it can into a small ring, and holds what is stored
 and lost to what the program counts itself.
 
-Arguments choose loads (`calls`, `mixed`, `sustained`, `overload`); each takes less than two minutes on two processors.
+Arguments (`make bench-events LOADS="sustained overload"`) choose loads (`calls`, `mixed`, `sustained`, `overload`);
+each takes less than two minutes on two processors.
 """
 
 from __future__ import annotations
