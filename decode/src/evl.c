@@ -86,6 +86,7 @@ static int advance(struct evl_decoder *d, struct thread *t)
 	uint64_t key = evl_is_release(&t->record) ? t->record.enter : t->record.leave;
 	if (key > t->key)
 		t->key = key;
+	t->latest = t->record.leave > t->key ? t->record.leave : t->key;
 	int error = evl_offer(d, t);
 	return error ? error : 1;
 }

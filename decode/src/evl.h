@@ -4,7 +4,8 @@
  *
  * All threads are read together, each in its own order, interleaved by time, so that an acquire comes after the
  * releases it saw. What it waits for is exact (versions, serials); time only decides who goes next. A release that
- * never comes (its record was lost) is given up once every other thread is `slack` ticks further, and counted.
+ * never comes (its record was lost) is given up once every other thread is `slack` ticks beyond the end of the operation
+ * that waits for it, and counted.
  *
  * Thunk k of thread i has clock[i] = k + 1. A release publishes the clock of what came before it: thunk k of i happens
  * before thunk m of j exactly when clock(j, m)[i] > k.

@@ -36,7 +36,8 @@ struct thread {
 	struct evl_file file;
 	struct evl_section section;
 	struct evl_record record;
-	uint64_t key;
+	uint64_t key;    /* when it is due: an acquire where it ended, a release where it began */
+	uint64_t latest; /* where it ended: what it waits for happened before that */
 	struct evl_vector clock;
 	struct evl_rows rows;
 	struct evl_pages pages;
@@ -74,7 +75,7 @@ struct evl_decoder {
 /* The earliest thread of a heap, or NULL. */
 struct thread *evl_earliest(struct evl_decoder *d, struct evl_heap *heap);
 
-/* Who goes next: the earliest that is ready, unless one that waits for something was due long before. */
+/* Who goes next: the earliest that is ready, unless one that waits for something had ended long before. */
 struct thread *evl_choose(struct evl_decoder *d);
 
 struct evl_object *evl_object_of(struct evl_decoder *d, const struct thread *t, const struct evl_record *r);

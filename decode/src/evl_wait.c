@@ -103,7 +103,8 @@ int evl_offer(struct evl_decoder *d, struct thread *t)
 	} else {
 		t->state = READY;
 	}
-	return evl_heap_push(queue ? &d->stalled : &d->ready, (struct evl_due){t->key, t->index, t->stamp});
+	return evl_heap_push(queue ? &d->stalled : &d->ready,
+			     (struct evl_due){queue ? t->latest : t->key, t->index, t->stamp});
 }
 
 int evl_wake(struct evl_decoder *d, int32_t *queue)
@@ -133,11 +134,15 @@ void evl_leave_queue(struct evl_decoder *d, struct thread *t)
 	t->queue = NULL;
 }
 
-/* Who goes next: the earliest that is ready, unless one that waits for something was due long before. */
+/* Who goes next: the earliest that is ready, unless one that waits for something had ended long before.
+ *
+ * Ended, not begun: a release takes its time first and makes its version afterwards, and the thread may have stood
+ * still in between, while others made versions before its own. Those began before this release ended, whatever
+ * happened, so that none of them is given up that is in the lists. */
 struct thread *evl_choose(struct evl_decoder *d)
 {
 	struct thread *ready = evl_earliest(d, &d->ready), *stalled = evl_earliest(d, &d->stalled);
-	if (stalled && (!ready || (ready->key > stalled->key && ready->key - stalled->key > d->slack)))
+	if (stalled && (!ready || (ready->key > stalled->latest && ready->key - stalled->latest > d->slack)))
 		return stalled;
 	return ready;
 }

@@ -23,17 +23,17 @@ static void wait_begin(struct wait *wait)
 {
 	struct ptw_event event = {PTW_COND_WAIT_BEGIN, (uint64_t)wait->mutex, 0, ptw_release(wait->mutex),
 				  (uint64_t)wait->condition};
-	ptw_log(&event, &wait->caller, wait->enter, wait->enter);
+	ptw_log(&event, &wait->caller, wait->enter, ptw_tsc()); /* the version was made between the two times */
 }
 
 /* `error` as the pthread functions return it. */
 static void wait_end(const struct wait *wait, int error)
 {
-	uint64_t now = ptw_tsc();
 	bool relocked = error == 0 || error == ETIMEDOUT || error == EOWNERDEAD || error == ECANCELED;
 	struct ptw_event event = {wait->operation, (uint64_t)wait->condition, error,
 				  error == 0 || error == EOWNERDEAD ? ptw_acquire(wait->condition) : 0,
 				  (uint64_t)wait->mutex};
+	uint64_t now = ptw_tsc(); /* after the version: what made it began before */
 	ptw_log(&event, &wait->caller, wait->enter, now);
 	if (relocked) {
 		struct ptw_event again = {PTW_COND_RELOCK, (uint64_t)wait->mutex, error == EOWNERDEAD ? error : 0,

@@ -141,7 +141,7 @@ PTW_EXPORT int pthread_barrier_wait(pthread_barrier_t *barrier)
 	struct ptw_object *object = ptw_object_get(ptw_process.objects, (uint64_t)barrier);
 	uint64_t count = object ? __atomic_load_n(&object->count, __ATOMIC_ACQUIRE) : 0;
 	struct ptw_event arrive = {PTW_BARRIER_ARRIVE, (uint64_t)barrier, 0, ptw_release(barrier), count};
-	ptw_log(&arrive, &caller, enter, enter);
+	ptw_log(&arrive, &caller, enter, ptw_tsc()); /* the version was made between the two times */
 	int result = REAL(pthread_barrier_wait)(barrier);
 	bool serial = result == PTHREAD_BARRIER_SERIAL_THREAD;
 	struct ptw_event wait = {PTW_BARRIER_WAIT, (uint64_t)barrier, result,

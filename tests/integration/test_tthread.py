@@ -118,6 +118,14 @@ def test_results_times_and_stacks_of_records(sync_all: tuple[Path, Traced]) -> N
             assert any((ip - main) % 4096 < 4096 and (ip & 0xFFF) != 0 for ip in stack)
 
 
+def test_a_version_is_made_between_the_two_times_of_its_release(sync_all: tuple[Path, Traced]) -> None:
+    """So the decoder knows until when others may have made the versions before: a thread can stand still in between."""
+    _, traced = sync_all
+    made = ("barrier_arrive", "cond_wait_begin", "sem_post", "cond_signal", "rwunlock", "mutex_unlock", "spin_unlock")
+    waits = {name: [row["wait"] for row in traced.thunks() if row["operation"] == name] for name in made}
+    assert all(waits.values()) and all(isinstance(wait, int) and wait > 0 for each in waits.values() for wait in each)
+
+
 # --- order ---
 
 def tid_threads(traced: Traced) -> dict[int, int]:

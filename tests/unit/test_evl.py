@@ -317,6 +317,19 @@ def test_a_missing_release_does_not_hold_the_others_up(bundle: Bundle) -> None:
     assert bundle.ledger()["clocks"].lost == {"release not recorded": 1}
 
 
+@pytest.mark.parametrize("operation", [OP.BARRIER_ARRIVE, OP.SEM_POST, OP.RWUNLOCK])
+@pytest.mark.parametrize(("leave", "lost"), [(30 * 10**6, {}), (11, {"release not recorded": 1})])
+def test_a_thread_that_stood_still_between_its_time_and_its_version_has_lost_nothing(
+        bundle: Bundle, operation: Operation, leave: int, lost: dict[str, int]) -> None:
+    """b took its time first and its version last. The control: had its operation ended before a's began, a release
+    would be missing in between."""
+    a, b = List(0), List(1)
+    b.add(OP.START, 0).add(operation, 10, leave=leave, obj=SEM, version=2).add(OP.EXIT, 40 * 10**6)
+    a.add(OP.START, 0).add(operation, 20 * 10**6, obj=SEM, version=1).add(OP.EXIT, 40 * 10**6)
+    decode(bundle, a, b)
+    assert bundle.ledger()["clocks"].lost == lost
+
+
 @pytest.mark.parametrize(("exits", "lost"), [(True, {"release not recorded": 1}), (False, {})])
 def test_a_release_that_the_end_of_the_process_cut_off_is_not_missing(bundle: Bundle, exits: bool,
                                                                       lost: dict[str, int]) -> None:

@@ -11,7 +11,8 @@ begins a new section: a header again (its magic stands where a record's size wou
 
 `operation` is an `Operation`. Every record but those of accesses is the beginning of a thunk. `object_version` counts
 the releases of the object: for a release the version it made, for an acquire the version it saw (it joins all releases
-up to that one); 0 when there is none, or the object found no place in the process's table.
+up to that one); 0 when there is none, or the object found no place in the process's table. A release took `tsc_enter`
+before it made its version and `tsc_exit` after that; an acquire took `tsc_exit` after it saw its version.
 `flags`: bits 0–7 the kind of handshake (`ptweave.data.handshake.Hello`), bits 8–31 the process image's number in the
 run: objects, versions and serials below mean the same within one image.
 `lost` counts records that had no room, or that a signal handler jumped away from. Bit 0 of a record's `size` is set
