@@ -3,7 +3,8 @@
  * Reader-writer locks, barriers, semaphores and once-only calls between processes; psync.h says how.
  *
  * pthread_once waits on a process-private futex and knows no other. So nobody enters glibc's while somebody else is in
- * it: who comes first passes a gate and opens it again from within, others wait here.
+ * it: who comes first passes a gate and opens it again from within, others wait here. A routine that is left by an
+ * exception or by cancellation has happened before the next one that runs, as one that returned has before who waited.
  */
 #define _GNU_SOURCE
 #include "alias.h"
@@ -13,6 +14,7 @@
 #include "slots.h"
 
 #include <errno.h>
+#include <unwind.h>
 
 static int acquired(int result)
 {
@@ -150,11 +152,44 @@ enum { ONCE_RUNNING = 1, ONCE_DONE = 2 };
 
 static __thread void (*once_routine)(void) __attribute__((tls_model("initial-exec")));
 
+/* Calls a function. Its personality routine is called when the function's frames are unwound, whoever unwinds them: so
+ * C++ exceptions, cancellation and pthread_exit all are seen, and no unwinder has to be linked for it. */
+PTW_HIDDEN void ptw_once_call(void (*routine)(void));
+__asm__(".pushsection .text\n"
+	".hidden ptw_once_call\n"
+	".globl ptw_once_call\n"
+	".type ptw_once_call, @function\n"
+	"ptw_once_call:\n"
+	".cfi_startproc\n"
+	".cfi_personality 0x1b, ptw_once_left\n" /* relative to its place, 4 bytes */
+	"	subq $8, %rsp\n"
+	".cfi_adjust_cfa_offset 8\n"
+	"	call *%rdi\n"
+	"	addq $8, %rsp\n"
+	".cfi_adjust_cfa_offset -8\n"
+	"	ret\n"
+	".cfi_endproc\n"
+	".size ptw_once_call, .-ptw_once_call\n"
+	".popsection\n");
+
+/* glibc lets the next one run when its own frame, the one above, is unwound. */
+PTW_HIDDEN _Unwind_Reason_Code ptw_once_left(int version, _Unwind_Action actions, _Unwind_Exception_Class class,
+					     struct _Unwind_Exception *exception, struct _Unwind_Context *context);
+_Unwind_Reason_Code ptw_once_left(int version, _Unwind_Action actions, _Unwind_Exception_Class class,
+				  struct _Unwind_Exception *exception, struct _Unwind_Context *context)
+{
+	(void)version, (void)class, (void)exception, (void)context;
+	if (actions & _UA_CLEANUP_PHASE)
+		ptw_pages_boundary();
+	return _URC_CONTINUE_UNWIND;
+}
+
 static void run_once(void)
 {
 	void (*routine)(void) = once_routine;
 	ptw_unlock(&ptw_shared->once_lock);
-	routine();
+	ptw_pages_boundary(); /* after a routine that was left */
+	ptw_once_call(routine);
 	ptw_pages_boundary();
 }
 
