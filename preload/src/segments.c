@@ -13,6 +13,7 @@
 #include "places.h"
 #include "real.h"
 #include "region.h"
+#include "tag.h"
 #include "view.h"
 
 #include <dlfcn.h>
@@ -283,6 +284,8 @@ static int share_rest(void)
 	if (!ptw_mappings_init(&all, 0))
 		return -ENOENT;
 	keep_own(page_down((uint64_t)ptw_live), page_up((uint64_t)ptw_live + 1));
+	if (ptw_tags_own()) /* a new thread's process says there that its events are not its creator's */
+		keep_own(ptw_tags_own(), ptw_tags_own() + PTW_PAGE);
 	keep_own(PTW_REGION, PTW_OWN + PTW_OWN_SIZE);
 	while (error == 0 && ptw_mappings_next(&all, &line))
 		if (is_program_data(&line))

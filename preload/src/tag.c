@@ -23,6 +23,8 @@ int ptw_tags_begin(void)
 	return vector.bytes ? ptv_vector_replace(&vector) : ptv_vector_init(&vector, PTW_TAG_LISTS, PTV_LIST_SIZE);
 }
 
+uint64_t ptw_tags_own(void) { return (uint64_t)vector.live; }
+
 void ptw_tags_resume(void)
 {
 	if (vector.bytes)

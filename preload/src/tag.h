@@ -18,6 +18,9 @@ enum { PTW_TAG_LISTS = 128 }; /* of 1 MiB */
  * closes; negative errno: there are no tags. */
 PTW_HIDDEN int ptw_tags_begin(void);
 
+/* Where the page lies that says whose events are whose: process mode must not share it. 0: there is none. */
+PTW_HIDDEN uint64_t ptw_tags_own(void);
+
 /* In the process of a new thread (process mode): what fork children do not inherit. */
 PTW_HIDDEN void ptw_tags_resume(void);
 
