@@ -13,6 +13,7 @@
 #include "tag.h"
 #include "unwind.h"
 #include "vector_quick.h"
+#include "watch.h"
 
 #include <errno.h>
 #include <string.h>
@@ -248,6 +249,7 @@ void ptw_probe_hit(struct ptw_probe_frame *frame)
 	if (kind == PTW_PROBE_ARRIVAL) {
 		within++;
 		ptw_probes_arrived();
+		ptw_watches_arrived();
 		within--;
 	} else if (kind == PTW_PROBE_UNWIND) {
 		unwatch_all();

@@ -15,6 +15,7 @@
 #include "region.h"
 #include "tag.h"
 #include "view.h"
+#include "watch.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -365,6 +366,7 @@ static bool admit_segment(uint32_t i)
 	here[i] = ptw_region_remap(segment->start, segment->end, segment->page * PTW_PAGE) == 0;
 	if (here[i] && ptw_tracking)
 		close_new((uint32_t)segment->page, (uint32_t)((segment->end - segment->start) / PTW_PAGE));
+	ptw_watches_admitted();
 	return here[i];
 }
 

@@ -5,6 +5,7 @@
 
 #include "control.h"
 #include "engine.h"
+#include "handshake.h"
 #include "notice.h"
 #include "object_file.h"
 #include "watch_hit.h"
@@ -90,6 +91,12 @@ static bool find_file(const struct ptw_watch_file *file, uint64_t *ret)
 	return false;
 }
 
+/* Its file is one that the program may load. */
+static bool is_late(const struct ptw_watch_wanted *wanted)
+{
+	return wanted->file != PTW_WATCH_ANYWHERE && file_of((uint32_t)wanted->file)->late;
+}
+
 static bool locate(const struct ptw_watch_wanted *wanted, uint64_t *ret)
 {
 	uint64_t base = 0;
@@ -110,16 +117,24 @@ static uint32_t piece(uint64_t at, uint64_t left)
 	return bytes;
 }
 
-/* Of this thread and all that come from it; stands still until it is enabled. A descriptor, or negative errno. */
-static long open_one(uint64_t at, uint32_t bytes, uint32_t mode, uint32_t number)
+/* Of this thread and all that come from it; stands still until it is enabled. */
+static struct perf_event_attr event_of(uint64_t at, uint32_t bytes, uint32_t number)
 {
 	struct perf_event_attr attr = {
 		.type = PERF_TYPE_BREAKPOINT, .size = sizeof attr, .sample_period = 1, .disabled = 1, .inherit = 1,
 		.exclude_kernel = 1, .exclude_hv = 1, .remove_on_exec = 1, .sigtrap = 1};
-	attr.bp_type = mode == PTW_WATCH_WRITE ? HW_BREAKPOINT_W : HW_BREAKPOINT_RW; /* there is none of reads only */
+	attr.bp_type = wanted_of(number)->mode == PTW_WATCH_WRITE ? HW_BREAKPOINT_W
+								  : HW_BREAKPOINT_RW; /* there is none of reads only */
 	attr.bp_addr = at;
 	attr.bp_len = bytes;
 	attr.sig_data = PTW_WATCH_BY_PROCESSOR | number;
+	return attr;
+}
+
+/* A descriptor, or negative errno. */
+static long open_one(uint64_t at, uint32_t bytes, uint32_t number)
+{
+	struct perf_event_attr attr = event_of(at, bytes, number);
 	return PTW_SYS(SYS_perf_event_open, &attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC, 0);
 }
 
@@ -131,13 +146,52 @@ static void cannot(uint32_t number, long error)
 	ptw_notice(PTW_NOTICE_WATCH, NULL, line);
 }
 
+/* An event that waits for its library: of `bytes` at `at` in its file. `id` is the kernel's: the program may close or
+ * replace a descriptor. */
+static struct waiting {
+	uint64_t id, at;
+	int fd;
+	uint32_t bytes, number;
+} waiting[PTW_WATCHES];
+static unsigned waiting_count;
+static bool forked; /* events were its parent's: they must not be changed here */
+
+static uint64_t id_of(int fd)
+{
+	uint64_t id = 0;
+	return PTW_SYS(SYS_ioctl, fd, PERF_EVENT_IOC_ID, &id, 0, 0, 0) == 0 ? id : 0;
+}
+
+/* Where nobody looks, until it is known where. */
+static const uint64_t nowhere;
+
+static long open_piece(uint64_t at, uint32_t bytes, uint32_t number, bool late)
+{
+	long fd = open_one(late ? (uint64_t)&nowhere : at, bytes, number), high;
+	if (fd < 0 || !late)
+		return fd;
+	high = PTW_SYS(SYS_fcntl, fd, F_DUPFD_CLOEXEC, PTW_DESCRIPTOR_BASE, 0, 0, 0);
+	if (high < 0)
+		high = PTW_SYS(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 16, 0, 0, 0);
+	if (high < 0) {
+		ptw_close((int)fd);
+		return high;
+	}
+	waiting[waiting_count++] = (struct waiting){id_of((int)high), at, (int)high, bytes, number};
+	return fd;
+}
+
+/* A file's place in memory is a multiple of a page: how a range is split does not depend on it. */
 static unsigned open_all(const struct ptw_watched_range *range, int *ret)
 {
 	unsigned count = 0;
-	for (uint32_t i = 0; i < plan->watches; i++)
-		for (uint64_t at = range[i].address, end = at + range[i].length; at < end;) {
+	for (uint32_t i = 0; i < plan->watches; i++) {
+		const struct ptw_watch_wanted *wanted = wanted_of(i);
+		bool late = range[i].length == 0 && is_late(wanted);
+		uint64_t at = late ? wanted->address : range[i].address, end = at + (late ? wanted->length : range[i].length);
+		while (at < end) {
 			uint32_t bytes = piece(at, end - at);
-			long fd = count < PTW_WATCHES ? open_one(at, bytes, (uint32_t)range[i].mode, i) : -ENOSPC;
+			long fd = count < PTW_WATCHES ? open_piece(at, bytes, i, late) : -ENOSPC;
 			if (fd < 0) {
 				cannot(i, fd);
 				break;
@@ -145,7 +199,25 @@ static unsigned open_all(const struct ptw_watched_range *range, int *ret)
 			ret[count++] = (int)fd;
 			at += bytes;
 		}
+	}
 	return count;
+}
+
+/* Have the waiting events of a watch look at where its file is now, in all threads; `on` false: nowhere. */
+static void move_events(uint32_t number, uint64_t base, bool on)
+{
+	for (unsigned i = 0; i < waiting_count; i++) {
+		const struct waiting *one = &waiting[i];
+		if (one->number != number)
+			continue;
+		struct perf_event_attr attr = event_of(on ? base + one->at : (uint64_t)&nowhere, one->bytes, number);
+		attr.disabled = !on;
+		long error = one->id && id_of(one->fd) == one->id
+				     ? PTW_SYS(SYS_ioctl, one->fd, PERF_EVENT_IOC_MODIFY_ATTRIBUTES, &attr, 0, 0, 0)
+				     : -EBADF;
+		if (error < 0 && on)
+			cannot(number, error);
+	}
 }
 
 /* --- the engine's ------------------------------------------------------------------------------------------------ */
@@ -190,7 +262,7 @@ void ptw_watches_begin(const int *fds, unsigned count, bool traced)
 {
 	bool any = false;
 	for (uint32_t i = 0; plan && traced && i < plan->watches; i++) {
-		any |= ranges[i].length > 0;
+		any |= ranges[i].length > 0 || is_late(wanted_of(i));
 		if (ranges[i].length > 0)
 			ptw_watch_hits_expect(i, &ranges[i]);
 	}
@@ -205,4 +277,77 @@ void ptw_watches_begin(const int *fds, unsigned count, bool traced)
 			PTW_SYS(SYS_ioctl, fds[i], PERF_EVENT_IOC_ENABLE, 0, 0, 0, 0);
 		ptw_close(fds[i]); /* the supervisor's keep them */
 	}
+}
+
+/* --- libraries that come later ----------------------------------------------------------------------------------- */
+
+static void arrive(uint32_t number, uint64_t address)
+{
+	const struct ptw_watch_wanted *wanted = wanted_of(number);
+	bool told = ranges[number].length > 0 && ranges[number].address == address;
+	ranges[number] = (struct ptw_watched_range){address, wanted->length, wanted->mode};
+	if (forked && !ptw_under_engine()) {
+		if (!told)
+			ptw_notice(PTW_NOTICE_WATCH, NULL,
+				   "a fork child has loaded a library by itself: what is in it is not watched there");
+		return;
+	}
+	ptw_watch_hits_expect(number, &ranges[number]);
+	if (ptw_under_engine())
+		ask_engine(ranges, plan->watches);
+	else
+		move_events(number, address - wanted->address, true);
+}
+
+static void leave(uint32_t number)
+{
+	ranges[number].length = 0;
+	if (forked && !ptw_under_engine())
+		return;
+	ptw_watch_hits_gone(number);
+	if (ptw_under_engine())
+		ask_engine(ranges, plan->watches);
+	else
+		move_events(number, 0, false);
+}
+
+/* Where threads are processes, libraries stay, and are not mapped everywhere at once: what is not here may be there. */
+void ptw_watches_arrived(void)
+{
+	for (uint32_t i = 0; ptw_watching && i < plan->watches; i++) {
+		uint64_t address;
+		if (!is_late(wanted_of(i)))
+			continue;
+		struct ptw_watched_range known = ptw_watch_hits_at(i);
+		if (!locate(wanted_of(i), &address)) {
+			if (ranges[i].length > 0 && !ptw_process_mode)
+				leave(i);
+		} else if (known.length == 0 || known.address != address) {
+			arrive(i, address);
+		}
+	}
+}
+
+void ptw_watches_admitted(void)
+{
+	bool any = false;
+	for (uint32_t i = 0; ptw_watching && ptw_under_engine() && i < plan->watches; i++) {
+		struct ptw_watched_range known = ptw_watch_hits_at(i);
+		if (known.length == 0 || (known.length == ranges[i].length && known.address == ranges[i].address))
+			continue;
+		ranges[i] = known;
+		any = true;
+	}
+	if (any)
+		ask_engine(ranges, plan->watches);
+}
+
+void ptw_watches_forked(void)
+{
+	ptw_watch_hits_forked();
+	forked = true;
+	for (unsigned i = 0; i < waiting_count; i++)
+		if (id_of(waiting[i].fd) == waiting[i].id)
+			ptw_close(waiting[i].fd);
+	waiting_count = 0;
 }

@@ -7,6 +7,9 @@
  * threads, processes that are threads and fork children inherit them, exec ends them. The events' descriptors go to the
  * supervisor in the handshake, which reads from them how many hits there were.
  *
+ * What is in a library that comes later has its events from the beginning, too, which stand still: when the library is
+ * there, the kernel changes where they watch, in all who inherited them. Their descriptors stay open here for that.
+ *
  * The handler takes no lock and allocates nothing, reads memory in ways that no watchpoint and no page protection sees,
  * and leaves errno alone. A SIGTRAP that is not ours is the program's. While there are watchpoints the program cannot
  * block SIGTRAP.
@@ -29,7 +32,14 @@ PTW_HIDDEN unsigned ptw_watches_open(int *ret);
 /* After it: watch. `fds` are closed; not `traced`: nothing is watched. */
 PTW_HIDDEN void ptw_watches_begin(const int *fds, unsigned count, bool traced);
 
-/* In a fork child, before it logs: what was last seen there is its own from here on. */
+/* Libraries have come or gone (probes.h has the same): watch what was waited for. */
+PTW_HIDDEN void ptw_watches_arrived(void);
+
+/* Memory of a library that another thread's process has loaded is mapped here now: under the engine each process has to
+ * ask for itself. */
+PTW_HIDDEN void ptw_watches_admitted(void);
+
+/* In a fork child, before it logs. */
 PTW_HIDDEN void ptw_watches_forked(void);
 
 /* The program's sigaction for SIGTRAP where threads are threads. False: it is the kernel's business. */

@@ -50,7 +50,7 @@ struct ptw_watch_plan {
 struct ptw_watch_file {
 	uint64_t low, high; /* what it takes in memory, as it is linked */
 	uint32_t identity;  /* bytes */
-	uint32_t zero;
+	uint32_t late;      /* 1: the program is not linked with it, but may load it */
 	uint8_t begins[PTW_WATCH_IDENTITY];
 };
 

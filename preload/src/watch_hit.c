@@ -69,7 +69,7 @@ bool ptw_watch_hits_init(uint32_t count)
 	return true;
 }
 
-void ptw_watches_forked(void)
+void ptw_watch_hits_forked(void)
 {
 	struct seen copy[PTW_WATCHES];
 	if (!seen)
@@ -104,9 +104,21 @@ void ptw_watch_hits_expect(uint32_t number, const struct ptw_watched_range *rang
 {
 	struct seen *one = &seen[number];
 	one->address = range->address;
-	one->length = (uint32_t)range->length;
 	one->mode = (uint32_t)range->mode;
-	one->known = read_memory(one->address, one->length, one->last);
+	one->known = read_memory(one->address, (uint32_t)range->length, one->last);
+	__atomic_store_n(&one->length, (uint32_t)range->length, __ATOMIC_RELEASE);
+}
+
+void ptw_watch_hits_gone(uint32_t number)
+{
+	seen[number].known = 0;
+	__atomic_store_n(&seen[number].length, 0, __ATOMIC_RELEASE);
+}
+
+struct ptw_watched_range ptw_watch_hits_at(uint32_t number)
+{
+	uint32_t length = __atomic_load_n(&seen[number].length, __ATOMIC_ACQUIRE);
+	return (struct ptw_watched_range){seen[number].address, length, seen[number].mode};
 }
 
 /* What is there now, for what was there; true: it was known. */
@@ -230,7 +242,7 @@ static void by_nobody(struct ptv_producer *producer, const greg_t *registers)
 		bool changed = read_memory(seen[i].address, seen[i].length, now) &&
 			       memcmp(now, seen[i].last, seen[i].length) != 0;
 		struct hit hit = {i, seen[i].mode == PTW_WATCH_WRITE ? PTW_HAS_WRITTEN : PTW_TOUCHED, 0, false};
-		if (!changed && watches > 1)
+		if (seen[i].length == 0 || (!changed && watches > 1))
 			continue;
 		log_hit(producer, &hit, registers);
 		logged++;

@@ -16,7 +16,7 @@ import pytest
 
 from ptweave.merge import Run
 from support.command import native, ptweave
-from support.programs import compile_program
+from support.programs import ROOT, compile_program
 from support.watched import run_watched
 
 COUNTER = "shared.part[1].counter"
@@ -130,6 +130,34 @@ def test_the_programs_own_sigtraps_stay_its_own(program: Path, tmp_path: Path, m
 
 
 @EACH_MODE
+def test_a_hit_whose_reason_was_lost_is_that_of_what_changed_and_the_program_goes_on(program: Path, tmp_path: Path,
+                                                                                    mode: str) -> None:
+    """The thread sends itself the SIGTRAP that the kernel raises when DR6 is 0: what is not told of a stray one."""
+    argv: list[str | Path] = [program, "reasonless"]
+    one = run_watched(tmp_path, [COUNTER], argv, env=MODES[mode], name="one.ptw")
+    two = run_watched(tmp_path, [COUNTER, "shared.number"], argv, env=MODES[mode], name="two.ptw")
+    for done in (one, two):
+        assert (done.traced.status, done.traced.err) == (0, "")
+        assert done.traced.out.startswith(b"goes on\n")
+    own = [sum(row["own"] for row in list_sites(done.traced.bundle.path)) for done in (one, two)]
+    assert two.lost()["of an unknown watchpoint"] == 1
+    if mode in ("native", "process private"):
+        assert [(row["old"], row["new"]) for row in one.rows()] == [(0, 5), (5, 6), (6, 6)], "only one is there"
+        assert [(row["site"], row["old"], row["new"]) for row in two.rows()] == [(0, 0, 5), (0, 5, 6)]
+        assert own == [0, 0]
+        assert [who(program, row)[0] for row in one.rows()] == ["send_trap", "reasonless", "send_trap"]
+    else:  # the view is shared: libtthread makes the call that sends it
+        assert [(row["old"], row["new"]) for row in one.rows() + two.rows()] == [(5, 6), (5, 6)]
+        assert own == [2, 1]
+
+
+@EACH_MODE
+def test_a_trap_of_the_program_that_only_looks_alike_is_its_own(program: Path, tmp_path: Path, mode: str) -> None:
+    done = run_watched(tmp_path, [COUNTER], [program, "reasonless", "own"], env=MODES[mode])
+    assert (done.traced.status, done.traced.out) == (-signal.SIGTRAP, b"goes on\n")
+
+
+@EACH_MODE
 def test_fork_children_are_watched_and_executed_programs_anew(program: Path, tmp_path: Path, mode: str) -> None:
     done = run_watched(tmp_path, [COUNTER], [program, "fork"], env=MODES[mode])
     values = Counter((row["old"], row["new"]) for row in done.rows())
@@ -216,3 +244,52 @@ def test_a_fifth_debug_register_is_refused(program: Path, tmp_path: Path) -> Non
     done = ptweave("record", "-o", tmp_path / "run.ptw", *given, "--", program, "steps")
     assert (done.status, len(done.err.splitlines())) == (2, 1)
     assert "'shared.before': is one too many" in done.err
+
+
+@pytest.fixture(scope="module")
+def later(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A program, and the library it loads."""
+    folder = tmp_path_factory.mktemp("later")
+    library = folder / "libwatch_later.so"
+    subprocess.run(["gcc", "-O1", "-g", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-o", library,
+                    ROOT / "tests/programs/watch_later_library.c"], check=True)
+    return compile_program(folder, "watch_later"), library
+
+
+WRITTEN = [(7, 1), (1, 20), (20, 10), (10, 30)]
+AGAIN = {"native": [(7, 1), (1, 40)], "process": [(30, 40)]}  # there libraries stay
+
+
+@EACH_MODE
+def test_a_library_that_comes_later_is_watched_from_its_constructor_on_in_every_thread(
+        later: tuple[Path, Path], tmp_path: Path, mode: str) -> None:
+    program, library = later
+    done = run_watched(tmp_path, [f"{library}:stored"], [program, library], env=MODES[mode])
+    assert (done.traced.status, done.traced.out, done.traced.err) == (0, b"done\n", "")
+    assert [(row["old"], row["new"]) for row in done.rows()] == WRITTEN + AGAIN[mode.split()[0]]
+    assert len({row["thread"] for row in done.rows()}) == 3
+    assert done.hits == len(done.rows()) + sum(row["own"] for row in list_sites(done.traced.bundle.path))
+    assert sum(done.lost().values()) == 0
+
+
+@pytest.mark.parametrize("threads", ["native", "process"])
+def test_the_soft_engine_watches_a_library_that_comes_later(later: tuple[Path, Path], tmp_path: Path,
+                                                           threads: str) -> None:
+    program, library = later
+    out = tmp_path / "run.ptw"
+    done = ptweave("wrap", "--engine", "soft", "--threads", threads, "-o", out, "--watch", f"{library}:stored", "--",
+                   program, library)
+    assert (done.status, done.out) == (0, b"done\n"), done.err
+    with Run(out) as run:
+        rows = run.sql("select old, new, functions[1] function, thread from watches order by t").arrow().to_pylist()
+    assert [(row["old"], row["new"]) for row in rows] == WRITTEN + AGAIN[threads]
+    assert {row["function"] for row in rows} == {"begin", "store"}
+    assert len({row["thread"] for row in rows}) == 3
+
+
+def test_a_fork_child_that_loads_the_library_by_itself_is_said_not_to_be_watched(later: tuple[Path, Path],
+                                                                                 tmp_path: Path) -> None:
+    program, library = later
+    done = run_watched(tmp_path, [f"{library}:stored"], [program, library, "fork"], env=MODES["native"])
+    assert (done.traced.status, done.rows()) == (0, [])
+    assert "a fork child has loaded a library by itself" in str(done.traced.server.notices.all)

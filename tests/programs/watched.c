@@ -8,6 +8,8 @@
  *   watched blocked     five writes while the kernel was told to block SIGTRAP, in libtthread's despite
  *   watched masked      five writes in a thread that blocks all signals as programs do
  *   watched trap        SIGTRAP that is the program's own: raised, by int3, and by default
+ *   watched reasonless  the variable changes unseen, and a SIGTRAP comes as the kernel sends it when the processor gave no
+ *                       reason: before and after a write that is seen; then `watched reasonless own`: one that is not so
  *   watched fork        the child writes twice, then the parent once; then the child of another fork executes a program
  */
 #define _GNU_SOURCE
@@ -17,7 +19,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #define APART __attribute__((noinline, noclone))
@@ -158,6 +162,57 @@ static void trap(void)
 	raise(SIGTRAP);
 }
 
+static volatile long place; /* where a thread is when it gets a signal that it sends itself */
+
+static void on_first_trap(int signal, siginfo_t *info, void *context)
+{
+	(void)signal, (void)info;
+	place = (long)((ucontext_t *)context)->uc_mcontext.gregs[REG_RIP];
+}
+
+/* Send it, saying that it is about `address`. */
+APART static void send_trap(long address)
+{
+	siginfo_t info;
+	long result, pid = getpid(), tid = syscall(SYS_gettid);
+	memset(&info, 0, sizeof info);
+	info.si_signo = SIGTRAP;
+	info.si_code = TRAP_BRKPT;
+	info.si_addr = (void *)address;
+	__asm__ volatile("movq %[info], %%r10\n	syscall"
+			 : "=a"(result)
+			 : "a"((long)SYS_rt_tgsigqueueinfo), "D"(pid), "S"(tid), "d"((long)SIGTRAP), [info] "r"(&info)
+			 : "rcx", "r10", "r11", "memory");
+	if (result != 0)
+		printf("cannot be sent: %ld\n", result);
+}
+
+/* The kernel writes it: no watchpoint sees that. */
+static void change_unseen(long value)
+{
+	struct iovec from = {&value, sizeof value}, to = {(void *)&shared.part[1].counter, sizeof value};
+	process_vm_writev(getpid(), &from, 1, &to, 1, 0);
+}
+
+APART static void reasonless(const char *how)
+{
+	struct sigaction action;
+	memset(&action, 0, sizeof action);
+	action.sa_sigaction = on_first_trap;
+	action.sa_flags = SA_SIGINFO;
+	sigaction(SIGTRAP, &action, NULL);
+	send_trap(8); /* the program's own, and so is the last */
+	signal(SIGTRAP, SIG_DFL);
+	change_unseen(5);
+	send_trap(place);
+	shared.part[1].counter = 6;
+	send_trap(place); /* nothing has changed */
+	printf("goes on\n");
+	fflush(stdout);
+	if (how && !strcmp(how, "own"))
+		send_trap(place + 1);
+}
+
 static void forks(const char *self)
 {
 	fflush(stdout);
@@ -191,6 +246,8 @@ int main(int argc, char **argv)
 		pthread_join(thread, NULL);
 	} else if (!strcmp(what, "trap")) {
 		trap();
+	} else if (!strcmp(what, "reasonless")) {
+		reasonless(argc > 2 ? argv[2] : NULL);
 	} else if (!strcmp(what, "fork")) {
 		forks(argv[0]);
 	}

@@ -13,9 +13,11 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from ptweave.cli.probing import plan_for
 from ptweave.data import MachineLacks
 from ptweave.decode.tags import decode_tags
 from ptweave.decode.thunks import decode_thunks
+from ptweave.wrapper.probes.plan import probes_environment
 from ptweave.wrapper.watches.plan import COUNTS_FILE, FOLDER, Plan, make_plan, watches_environment
 from ptweave.wrapper.watches.processor import check
 from ptweave.wrapper.watches.spec import parse_spec
@@ -50,8 +52,12 @@ def run_watched(folder: Path, specs: Sequence[str], argv: Sequence[str | Path], 
         pytest.skip(error.line())
     place = folder / f"{name}.watches"
     plan.write(place)
+    arrivals = {}
+    if plan.late:
+        plan_for([], [os.fspath(word) for word in argv], arrivals=True).write(folder / f"{name}.probes")
+        arrivals = probes_environment(folder / f"{name}.probes")
     traced = run_traced(folder, [os.fspath(word) for word in argv], name=name,
-                        env={**(env or {}), **watches_environment(place)})
+                        env={**(env or {}), **arrivals, **watches_environment(place)})
     hits = traced.server.watch_hits
     assert hits is not None
     place.rename(traced.bundle.path / FOLDER)

@@ -19,13 +19,15 @@ from ptweave.wrapper.target import examine
 DEFAULT = "log"
 
 
-def plan_for(given: Sequence[tuple[str, str]], words: Sequence[str]) -> Plan:
-    """`given`: --probe and --handler with their values, in their order. Raises BadInput before anything runs."""
+def plan_for(given: Sequence[tuple[str, str]], words: Sequence[str], *, arrivals: bool = False) -> Plan:
+    """`given`: --probe and --handler with their values, in their order; `arrivals`: libraries that come are to be
+    noticed. Raises BadInput before anything runs."""
     executable = examine(words).executable
     linked = linked_files(executable)
     scratch = Path(tempfile.mkdtemp(prefix="ptweave-handlers-"))
     try:
-        plan = make_plan(_wanted(given, Handlers(include_path(), scratch)), linked, load_code)
+        wanted = _wanted(given, Handlers(include_path(), scratch)) if given else []
+        plan = make_plan(wanted, linked, load_code, arrivals=arrivals)
         plan.keep_objects()
     finally:
         for path in scratch.iterdir():

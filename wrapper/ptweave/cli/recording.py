@@ -27,12 +27,12 @@ from ptweave.wrapper.watches.spec import parse_spec
 def run_target(args: argparse.Namespace, words: list[str]) -> Recording:
     """Record as the options of `wrap` and `record` say."""
     pt = pt_options(args, words[0])
-    probes = None
-    if args.probes:  # it reads programs' code: nobody else waits for what that needs
+    probes, watches = None, make_watches(args.watches, words)
+    arrivals = watches is not None and bool(watches.late)
+    if args.probes or arrivals:  # it reads programs' code: nobody else waits for what that needs
         from ptweave.cli.probing import plan_for
 
-        probes = plan_for(args.probes, words)
-    watches = make_watches(args.watches, words)
+        probes = plan_for(args.probes, words, arrivals=arrivals)
     return record(Options(words, output_path(args, words), Engine(args.engine), ThreadsMode(args.threads),
                           Access(args.access), View(args.view), args.shared, args.ring, probes, watches, pt,
                           calls_with(args), notice=say))

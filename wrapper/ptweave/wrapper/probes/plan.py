@@ -213,19 +213,26 @@ class _File:
                      and one.address < site.address + site.size and site.address < one.address + one.size), None)
 
 
-def make_plan(wanted: Sequence[Wanted], linked: Sequence[Path], load: Callable[[Path], Code]) -> Plan:
-    """Decide about every place. Raises BadInput for what is found nowhere, is ambiguous or, when `strict`, refused."""
+def make_plan(wanted: Sequence[Wanted], linked: Sequence[Path], load: Callable[[Path], Code], *,
+              arrivals: bool = False) -> Plan:
+    """Decide about every place. `arrivals`: something else has to know when libraries come.
+
+    Raises BadInput for what is found nowhere, is ambiguous or, when `strict`, refused; MachineLacks when `arrivals`
+    cannot be noticed."""
     plan = Plan()
     files: dict[Path, _File] = {}
     for one in wanted:
         for path, address in find_sites(one, linked, load):
             file = files.setdefault(path, _File(load(path)))
             _add(plan, file, path, address, one)
-    if len(linked) > 1 and files:
+    if len(linked) > 1 and (files or arrivals):
         _watch(plan, files, linked[-1], (ARRIVAL_SYMBOL,), Builtin.ARRIVAL, load)
         if any(one.handler.at_entry_only for one in wanted):
             for path in unwinders(linked):
                 _watch(plan, files, path, UNWIND_SYMBOLS, Builtin.UNWIND, load)
+    if arrivals and not any(one.kind is Builtin.ARRIVAL for one in plan.handlers):
+        raise MachineLacks(f"its {ARRIVAL_SYMBOL} cannot be probed: libraries that come later would not be noticed",
+                           where=str(linked[-1]), remedy="watch what is there from the beginning")
     for path, file in files.items():
         if file.sites:
             ordered = sorted(file.sites)

@@ -40,11 +40,13 @@ class Watch:
 
 @dataclass
 class Plan:
-    """`files`: of the watches that are in one."""
+    """`files`: of the watches that are in one; `late`: those of them that the program is not linked with, but may
+    load."""
 
     watches: list[Watch] = field(default_factory=list)
     files: list[Variables] = field(default_factory=list)
     modes: list[int] = field(default_factory=list)
+    late: set[Path] = field(default_factory=set)
 
     @property
     def slots(self) -> int:
@@ -57,7 +59,7 @@ class Plan:
         paths = [str(one.path) for one in self.files]
         out = HEAD.pack(MAGIC, VERSION, len(self.files), len(self.watches), 0)
         for one in self.files:
-            out += FILE.pack(one.low, one.high, len(one.identity), 0, one.identity)
+            out += FILE.pack(one.low, one.high, len(one.identity), one.path in self.late, one.identity)
         for watch, mode in zip(self.watches, self.modes, strict=True):
             out += WATCH.pack(watch.address, paths.index(watch.path) if watch.path else ANYWHERE, watch.length, mode, 0)
         (folder / PLAN_FILE).write_bytes(out)
@@ -89,6 +91,8 @@ def make_plan(specs: Sequence[Spec], executable: Path, linked: Sequence[Path] | 
                            "of 1, 2, 4 or 8 aligned bytes each", where=where, remedy="watch a part of it")
         if file is not None and file not in plan.files:
             plan.files.append(file)
+            if file.path not in linked:
+                plan.late.add(file.path)
         plan.watches.append(Watch(len(plan.watches), spec.text, spec.mode.letters, str(file.path) if file else "",
                                   address, length, kind))
         plan.modes.append(int(spec.mode))
@@ -133,8 +137,7 @@ def _variable(spec: Spec, linked: Sequence[Path], read: dict[Path, Variables],
     found = [(file, symbol) for path in paths for file in [_read(path, read)] for symbol in file.find(spec.name)]
     if not found:
         raise BadInput(f"no such variable in {_some([path.name for path in paths])}", where=where,
-                       remedy="check its spelling with nm; a library loaded later has to be named (FILE:…), and cannot "
-                              "be watched yet")
+                       remedy="check its spelling with nm; a library loaded later has to be named (PATH:VAR)")
     if len(found) > 1:
         places = _some([f"{file.path}+{symbol.address:#x}:{symbol.size}" for file, symbol in found])
         raise BadInput(f"is ambiguous: {places}", where=where, remedy="say which: FILE:VAR or FILE+ADDRESS:LENGTH")
@@ -146,8 +149,10 @@ def _file(name: str, linked: Sequence[Path], where: str) -> Path:
         if name in (str(path), path.name, path.resolve().name) or path.name.startswith(name + ".so") \
                 or ("/" in name and Path(name).exists() and Path(name).samefile(path)):
             return path
+    if "/" in name and Path(name).is_file():
+        return Path(name).resolve()
     raise BadInput(f"the program has no {name} from its start on", where=where,
-                   remedy="name the executable or a library as ldd does")
+                   remedy="name the executable or a library as ldd does, one that it loads later by its path")
 
 
 def _read(path: Path, read: dict[Path, Variables]) -> Variables:
