@@ -4,7 +4,6 @@ recorder wrote): `decoded/probes.parquet` (`ptweave.data.schemas.DECODED_PROBES`
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import pyarrow.parquet as pq
 
 from ptweave.data import Bundle
 from ptweave.data.schemas import DECODED_PROBES, PROBE_SITES, TableWriter
+from ptweave.decode.recorded_json import is_number, is_text, load_json
 from ptweave.decode.tasks_of_events import ThreadsByTask
 from ptweave.decode.vector import Kind
 
@@ -98,17 +98,11 @@ def _nothing(name: str, rows: int) -> pa.Array:
 
 def _listed(bundle: Bundle) -> list[dict[str, Any]]:
     """The rows of the list, checked; none where there is no list."""
-    path = bundle.path / LIST
-    try:
-        if path.is_symlink() or path.stat().st_size > _LIST_MAX:
-            return []
-        rows = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return []
+    rows = load_json(bundle.path, LIST, _LIST_MAX)
     good = isinstance(rows, list) and all(
-        isinstance(row, dict) and all(isinstance(row.get(name), str) for name in _TEXTS)
-        and isinstance(row.get("address"), int) and 0 <= row["address"] < 1 << 64
-        and (row.get("hit", "") is None or (isinstance(row.get("hit"), int) and 0 <= row["hit"] < 1 << 31))
+        isinstance(row, dict) and all(is_text(row.get(name)) for name in _TEXTS)
+        and is_number(row.get("address"), 1 << 64)
+        and (row.get("hit", "") is None or is_number(row.get("hit"), 1 << 31))
         for row in rows)
     return rows if good else []
 

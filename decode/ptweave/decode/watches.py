@@ -4,7 +4,6 @@ recorder wrote): `decoded/watches.parquet` (`ptweave.data.schemas.DECODED_WATCHE
 
 from __future__ import annotations
 
-import json
 from collections import Counter, defaultdict
 from enum import IntEnum
 from pathlib import Path
@@ -18,6 +17,7 @@ import pyarrow.parquet as pq
 from ptweave.data import Bundle, Ledger
 from ptweave.data.schemas import DECODED_WATCHES, WATCH_SITES, TableWriter
 from ptweave.decode.probes import ordered
+from ptweave.decode.recorded_json import is_number, is_text, load_json
 from ptweave.decode.tasks_of_events import ThreadsByTask
 from ptweave.decode.vector import Kind
 
@@ -113,29 +113,18 @@ def _number(data: bytes | None) -> int | None:
     return None if data is None or len(data) > _NUMBER_BYTES else int.from_bytes(data, "little")
 
 
-def _load(path: Path) -> Any:
-    """None where there is nothing that can be read."""
-    try:
-        if path.is_symlink() or path.stat().st_size > _LIST_MAX:
-            return None
-        return json.loads(path.read_text())
-    except (OSError, ValueError):
-        return None
-
-
 def _listed(bundle: Bundle) -> list[dict[str, Any]]:
     """The rows of the list, checked; none where there is no list."""
-    rows = _load(bundle.path / LIST)
+    rows = load_json(bundle.path, LIST, _LIST_MAX)
     good = isinstance(rows, list) and all(
-        isinstance(row, dict) and all(isinstance(row.get(name), str) for name in _TEXTS)
-        and isinstance(row.get("address"), int) and 0 <= row["address"] < 1 << 64
-        and isinstance(row.get("length"), int) and 0 < row["length"] < 1 << 31
+        isinstance(row, dict) and all(is_text(row.get(name)) for name in _TEXTS)
+        and is_number(row.get("address"), 1 << 64) and is_number(row.get("length"), 1 << 31) and row["length"] > 0
         for row in rows)
     return rows if good else []
 
 
 def _counted(bundle: Bundle) -> int | None:
     """What the processor counted; None where it was not it that watched."""
-    found = _load(bundle.path / COUNTS)
+    found = load_json(bundle.path, COUNTS, _LIST_MAX)
     hits = found.get("hits") if isinstance(found, dict) else None
-    return hits if isinstance(hits, int) and 0 <= hits < 1 << 63 else None
+    return int(hits) if hits is not None and is_number(hits, 1 << 63) else None

@@ -462,6 +462,21 @@ def _record(bundle: Bundle, options: Options, target: Target, first: host.Moment
     return _conclude(session, ledger, first, began, relay)
 
 
+def _keep_counts(bundle: Bundle, hits: int) -> None:
+    """How often the processor's watchpoints were hit: into a file that is new, in a folder that is no link."""
+    try:
+        folder = os.open(bundle.path / WATCHES, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            opened = os.open(COUNTS_FILE, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder)
+        finally:
+            os.close(folder)
+        with os.fdopen(opened, "w") as file:
+            json.dump({"hits": hits}, file)
+    except OSError as error:
+        bundle.manifest.lacks.append(f"how often watchpoints were hit: {WATCHES}/{COUNTS_FILE} cannot be made "
+                                     f"({error.strerror})")
+
+
 def _conclude(session: _Session, ledger: Ledger, first: host.Moment, began: float,
               relay: SignalRelay) -> Recording:
     bundle, manifest = session.bundle, session.bundle.manifest
@@ -474,7 +489,7 @@ def _conclude(session: _Session, ledger: Ledger, first: host.Moment, began: floa
     if session.control is not None:
         manifest.notices = session.control.notices.all
         if session.control.watch_hits is not None:
-            (bundle.path / WATCHES / COUNTS_FILE).write_text(json.dumps({"hits": session.control.watch_hits}))
+            _keep_counts(bundle, session.control.watch_hits)
     broken = any(part.broken for part in session.parts)
     manifest.state = State.PARTIAL if broken else State.COMPLETE
     bundle.save_ledger(ledger)
