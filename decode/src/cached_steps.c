@@ -302,10 +302,10 @@ static struct ptd_step *free_entry(struct ptd_steps *steps, uint64_t slot)
 /* Where a step is looked for. */
 static uint64_t slot_of(const struct ptd_steps *steps, const struct ptd_step *step)
 {
-    if (!(step->bits & PTD_STEP_POPPED))
-        return ptd_steps_slot(steps, step->node, step->bits);
-    return ptd_steps_slot_popped(steps, step->node, step->bits & ~(unsigned)PTD_STEP_POPPED,
-                                 *ptd_step_returns(steps, step));
+    uint64_t hash = ptd_steps_hash(step->node, step->bits & ~(unsigned)PTD_STEP_POPPED);
+    for (uint32_t i = 0; i < step->hashed; i++)
+        hash = ptd_steps_hash_on(hash, ptd_step_returns(steps, step)[i]);
+    return ptd_steps_slot_of(steps, hash);
 }
 
 static int grow_table(struct ptd_steps *steps)
@@ -334,18 +334,26 @@ static int make_room(struct ptd_steps *steps, size_t elements)
         ptd_huge(steps->lists, capacity * sizeof *steps->lists);
         steps->list_capacity = capacity;
     }
-    return 4 * steps->count > 3 * steps->mask ? grow_table(steps) : 0; /* there is room for two more */
+    return 8 * steps->count > 5 * steps->mask ? grow_table(steps) : 0; /* there is room for two more */
 }
 
-/* Steps of a key depend on the return stack: say so in its entry. */
-static void mark_popped(struct ptd_steps *steps, int32_t node, uint16_t key)
+/*
+ * Steps of a key depend on the return stack: say so in its entry. Returns how many return addresses say where they are
+ * looked for. Those that were there when that became less are not found any more, and walked again.
+ */
+static uint8_t mark_popped(struct ptd_steps *steps, int32_t node, uint16_t key, uint8_t pops)
 {
-    uint64_t slot = ptd_steps_slot(steps, node, key);
-    for (; steps->table[slot].node >= 0; slot = (slot + 1) & steps->mask)
-        if (steps->table[slot].node == node && steps->table[slot].bits == key)
-            return;
-    steps->table[slot] = (struct ptd_step){.node = node, .bits = key, .end = PTD_STEP_POPS};
+    uint64_t slot = ptd_steps_slot_of(steps, ptd_steps_hash(node, key));
+    struct ptd_step *step = &steps->table[slot];
+    for (; step->node >= 0; step = &steps->table[slot = (slot + 1) & steps->mask]) {
+        if (step->node == node && step->bits == key) {
+            step->pops = step->pops < pops ? step->pops : pops;
+            return step->pops;
+        }
+    }
+    *step = (struct ptd_step){.node = node, .bits = key, .end = PTD_STEP_POPS, .pops = pops};
     steps->count++;
+    return pops;
 }
 
 static int keep(struct walk *walk, int32_t node, unsigned count, uint16_t key, struct ptd_step **ret)
@@ -377,7 +385,7 @@ static int keep(struct walk *walk, int32_t node, unsigned count, uint16_t key, s
     memcpy(returns, walk->popped, walk->pops * sizeof *returns);
     memcpy(returns + walk->pops, steps->pushed, pushes * sizeof *returns);
     if (walk->pops)
-        mark_popped(steps, node, key);
+        step.hashed = mark_popped(steps, node, key, (uint8_t)walk->pops) & 0x7F;
     steps->count++;
     *ret = free_entry(steps, slot_of(steps, &step));
     **ret = step;

@@ -5,8 +5,8 @@
  * A step begins at a node with up to PTD_STEP_BITS bits. Its value is the blocks executed, the return addresses it
  * takes off the return stack and puts on it, and where it ends. The same key has as many steps as there were different
  * return addresses on the stack. Whether a step takes one off at all is a matter of its key: where it does, the key's
- * entry says that and no more (PTD_STEP_POPS), and the steps lie where the key and the youngest return address lead;
- * further ones are compared there. Filled by walking the static control flow exactly.
+ * entry says that and no more (PTD_STEP_POPS), and the steps lie where the key and the youngest return addresses lead:
+ * as many as each of them takes at least. Further ones are compared there. Filled by walking the static control flow exactly.
  */
 #ifndef PTD_CACHED_STEPS_H
 #define PTD_CACHED_STEPS_H
@@ -27,7 +27,7 @@ enum ptd_step_end {
     PTD_STEP_AT_NODE, /* execution stands at `next` */
     PTD_STEP_BRANCH,  /* an indirect branch or a far transfer: a TIP says where to, and the run is cut */
     PTD_STEP_RETURN,  /* a return without a bit: a TIP says where to */
-    PTD_STEP_POPS     /* no step: look with the youngest return address */
+    PTD_STEP_POPS     /* no step: look with the youngest `pops` return addresses */
 };
 
 /* One entry of the hash table; two to a cache line, and mostly nothing else has to be looked at. */
@@ -38,10 +38,11 @@ struct ptd_step {
     uint16_t bits;   /* below a sentinel bit; PTD_STEP_FLUSH: on to a branch that wants a TIP */
     uint8_t used;    /* bits it uses */
     uint8_t end;     /* enum ptd_step_end */
-    uint8_t pops;
+    uint8_t pops;    /* of PTD_STEP_POPS: as many as any of the key's steps takes */
     uint8_t pushes;
     uint8_t peak;    /* how much higher the return stack gets on the way than it was */
-    bool full;       /* it ends because it is as long as a path may be */
+    bool full : 1;   /* it ends because it is as long as a path may be */
+    uint8_t hashed : 7; /* return addresses that say, with the key, where it is looked for */
     union {          /* return addresses it takes off the stack, and then those it puts on it */
         int32_t few[3];
         uint32_t list; /* when they are more: where they begin in `lists` */
@@ -73,7 +74,7 @@ static inline void ptd_returns_push(struct ptd_returns *returns, int32_t node)
 struct ptd_steps {
     struct ptd_code code;
     struct ptd_joins joins; /* their legs are lists of nodes */
-    struct ptd_step *table; /* at most three quarters full */
+    struct ptd_step *table; /* at most five eighths full: keys that run together cost more than memory */
     uint64_t mask;
     unsigned shift;
     size_t count;
@@ -121,9 +122,22 @@ int ptd_steps_leg(struct ptd_steps *steps, const struct ptd_run *run, uint32_t *
 int ptd_steps_walk(struct ptd_steps *steps, struct ptd_space *space, const struct ptd_returns *returns, int32_t node,
                    uint64_t bits, unsigned count, bool flush, struct ptd_step **ret);
 
-static inline uint64_t ptd_steps_slot(const struct ptd_steps *steps, int32_t node, uint16_t bits)
+/* The slot of a hash whose last operation was no multiplication yet: the keys lie close together. */
+static inline uint64_t ptd_steps_slot_of(const struct ptd_steps *steps, uint64_t hash)
 {
-    return (((uint64_t)(uint32_t)node << 16 | bits) * UINT64_C(0x9E3779B97F4A7C15)) >> steps->shift;
+    hash *= UINT64_C(0x9E3779B97F4A7C15);
+    return (hash ^ hash >> 32) * UINT64_C(0xD6E8FEB86659FD93) >> steps->shift;
+}
+
+static inline uint64_t ptd_steps_hash(int32_t node, uint16_t bits)
+{
+    return (uint64_t)(uint32_t)node << 16 | bits;
+}
+
+/* The hash of a key and one more return address. */
+static inline uint64_t ptd_steps_hash_on(uint64_t hash, int32_t popped)
+{
+    return (hash + (uint32_t)popped + 1) * UINT64_C(0xA0761D6478BD642F);
 }
 
 /* Bits as part of a key: `count` bits at the top of `bits`. */
@@ -150,34 +164,22 @@ static inline bool ptd_steps_pops_match(const struct ptd_steps *steps, const str
     return step->pops <= returns->depth;
 }
 
-/* The same with the youngest return address. */
-static inline uint64_t ptd_steps_slot_popped(const struct ptd_steps *steps, int32_t node, uint16_t bits, int32_t top)
-{
-    uint64_t key = ((uint64_t)(uint32_t)node << 16 | bits) * UINT64_C(0x9E3779B97F4A7C15);
-    return (key ^ (uint64_t)(uint32_t)top * UINT64_C(0xD6E8FEB86659FD93)) * UINT64_C(0x9E3779B97F4A7C15) >>
-           steps->shift;
-}
-
-static inline int32_t ptd_returns_top(const struct ptd_returns *returns)
-{
-    return returns->nodes[(returns->top - 1) % PTD_RETURNS];
-}
-
 /* The step of a key, NULL when it was not walked yet. */
 static inline struct ptd_step *ptd_steps_find(const struct ptd_steps *steps, const struct ptd_returns *returns,
                                               int32_t node, uint16_t bits)
 {
-    uint64_t slot = ptd_steps_slot(steps, node, bits);
-    uint64_t popped = ptd_steps_slot_popped(steps, node, bits, ptd_returns_top(returns));
-    __builtin_prefetch(&steps->table[popped]);
+    uint64_t hash = ptd_steps_hash(node, bits), slot = ptd_steps_slot_of(steps, hash);
     struct ptd_step *step = &steps->table[slot];
     for (; step->node != node || step->bits != bits; step = &steps->table[slot = (slot + 1) & steps->mask])
         if (step->node < 0)
             return NULL;
     if (step->end != PTD_STEP_POPS)
         return step;
-    for (bits |= PTD_STEP_POPPED;; popped = (popped + 1) & steps->mask) {
-        step = &steps->table[popped];
+    for (uint32_t i = 0; i < step->pops; i++)
+        hash = ptd_steps_hash_on(hash, returns->nodes[(returns->top - 1 - i) % PTD_RETURNS]);
+    bits |= PTD_STEP_POPPED;
+    for (slot = ptd_steps_slot_of(steps, hash);; slot = (slot + 1) & steps->mask) {
+        step = &steps->table[slot];
         if (step->node == node && step->bits == bits && ptd_steps_pops_match(steps, step, returns))
             return step;
         if (step->node < 0)
