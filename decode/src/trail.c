@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The memory of runs; what comes when it has MOST_NODES is not remembered. Owns its memory; not thread-safe. */
-#define _GNU_SOURCE /* madvise */
 #include "trail.h"
-#include "huge.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -12,7 +10,7 @@ enum { FIRST_NODES = 64, MOST_NODES = 1 << 18, MOST_SIBLINGS = 32 };
 
 static int grow(struct ptd_trail *trail, uint32_t capacity)
 {
-    struct ptd_trail_node *nodes = ptd_huge_alloc(capacity * sizeof *nodes);
+    struct ptd_trail_node *nodes = aligned_alloc(sizeof *nodes, capacity * sizeof *nodes);
     if (!nodes)
         return -ENOMEM;
     if (trail->count)
