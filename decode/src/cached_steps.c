@@ -305,7 +305,7 @@ static uint64_t slot_of(const struct ptd_steps *steps, const struct ptd_step *st
     uint64_t hash = ptd_steps_hash(step->node, step->bits & ~(unsigned)PTD_STEP_POPPED);
     for (uint32_t i = 0; i < step->hashed; i++)
         hash = ptd_steps_hash_on(hash, ptd_step_returns(steps, step)[i]);
-    return ptd_steps_slot_of(steps, hash);
+    return ptd_steps_slot(steps, hash);
 }
 
 static int grow_table(struct ptd_steps *steps)
@@ -343,7 +343,7 @@ static int make_room(struct ptd_steps *steps, size_t elements)
  */
 static uint8_t mark_popped(struct ptd_steps *steps, int32_t node, uint16_t key, uint8_t pops)
 {
-    uint64_t slot = ptd_steps_slot_of(steps, ptd_steps_hash(node, key));
+    uint64_t slot = ptd_steps_slot(steps, ptd_steps_hash(node, key));
     struct ptd_step *step = &steps->table[slot];
     for (; step->node >= 0; step = &steps->table[slot = (slot + 1) & steps->mask]) {
         if (step->node == node && step->bits == key) {

@@ -122,13 +122,6 @@ int ptd_steps_leg(struct ptd_steps *steps, const struct ptd_run *run, uint32_t *
 int ptd_steps_walk(struct ptd_steps *steps, struct ptd_space *space, const struct ptd_returns *returns, int32_t node,
                    uint64_t bits, unsigned count, bool flush, struct ptd_step **ret);
 
-/* The slot of a hash whose last operation was no multiplication yet: the keys lie close together. */
-static inline uint64_t ptd_steps_slot_of(const struct ptd_steps *steps, uint64_t hash)
-{
-    hash *= UINT64_C(0x9E3779B97F4A7C15);
-    return (hash ^ hash >> 32) * UINT64_C(0xD6E8FEB86659FD93) >> steps->shift;
-}
-
 static inline uint64_t ptd_steps_hash(int32_t node, uint16_t bits)
 {
     return (uint64_t)(uint32_t)node << 16 | bits;
@@ -137,7 +130,13 @@ static inline uint64_t ptd_steps_hash(int32_t node, uint16_t bits)
 /* The hash of a key and one more return address. */
 static inline uint64_t ptd_steps_hash_on(uint64_t hash, int32_t popped)
 {
-    return (hash + (uint32_t)popped + 1) * UINT64_C(0xA0761D6478BD642F);
+    return (hash ^ ((uint64_t)(uint32_t)popped + 1) * UINT64_C(0xD6E8FEB86659FD93)) * UINT64_C(0xA0761D6478BD642F);
+}
+
+/* Every step waits for this: one multiplication has to do. */
+static inline uint64_t ptd_steps_slot(const struct ptd_steps *steps, uint64_t hash)
+{
+    return hash * UINT64_C(0x9E3779B97F4A7C15) >> steps->shift;
 }
 
 /* Bits as part of a key: `count` bits at the top of `bits`. */
@@ -168,17 +167,18 @@ static inline bool ptd_steps_pops_match(const struct ptd_steps *steps, const str
 static inline struct ptd_step *ptd_steps_find(const struct ptd_steps *steps, const struct ptd_returns *returns,
                                               int32_t node, uint16_t bits)
 {
-    uint64_t hash = ptd_steps_hash(node, bits), slot = ptd_steps_slot_of(steps, hash);
+    uint64_t hash = ptd_steps_hash(node, bits), slot = ptd_steps_slot(steps, hash);
     struct ptd_step *step = &steps->table[slot];
     for (; step->node != node || step->bits != bits; step = &steps->table[slot = (slot + 1) & steps->mask])
         if (step->node < 0)
             return NULL;
     if (step->end != PTD_STEP_POPS)
         return step;
-    for (uint32_t i = 0; i < step->pops; i++)
+    hash = ptd_steps_hash_on(hash, returns->nodes[(returns->top - 1) % PTD_RETURNS]);
+    for (uint32_t i = 1; i < step->pops; i++)
         hash = ptd_steps_hash_on(hash, returns->nodes[(returns->top - 1 - i) % PTD_RETURNS]);
     bits |= PTD_STEP_POPPED;
-    for (slot = ptd_steps_slot_of(steps, hash);; slot = (slot + 1) & steps->mask) {
+    for (slot = ptd_steps_slot(steps, hash);; slot = (slot + 1) & steps->mask) {
         step = &steps->table[slot];
         if (step->node == node && step->bits == bits && ptd_steps_pops_match(steps, step, returns))
             return step;
