@@ -30,11 +30,11 @@ def pack(jobs: Sequence[str], folder: Path, made: Path) -> None:
     (stage / "jobs").mkdir()
     for name in jobs:
         shutil.copy(HERE / "jobs" / f"{name}.py", stage / "jobs")
-    shutil.copy(HERE / "guest" / "labtools.py", stage)
+    for name in ("labtools", "killing"):
+        shutil.copy(HERE / "guest" / f"{name}.py", stage)
     COMPILED.mkdir(exist_ok=True)
     for source in stage.rglob("*.py"):
         _compile_python(source, f"/in/{source.relative_to(stage)}")
-    (stage / "times").write_text("50" if os.environ.get("PTWEAVE_LONG") else "8")
     (stage / "order").write_text(" ".join(jobs))
     (stage / "path").write_text(":".join(f"/in/{room}" for room in ROOMS))
     (stage / "bin").mkdir()

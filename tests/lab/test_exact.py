@@ -15,7 +15,7 @@ from ptweave.decode.expand import instruction_hash
 @pytest.mark.lab("single")
 def test_a_program_with_one_thread_decodes_to_what_ran(job: Job) -> None:
     bundle = check_exact(job)
-    assert bundle.manifest.engine == "intel_pt"
+    assert (bundle.manifest.engine, bundle.manifest.events) == ("intel_pt", "perf")
     assert len(job.oracle) == 1
 
 

@@ -9,14 +9,21 @@ import time
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
+
+from ptweave.data import MachineLacks
 
 ORACLE = Path("/proc/ptlab")
 PARAMETERS = Path("/sys/module/ptlab/parameters")
 
 
+def _no_calls(*unused: object) -> NoReturn:
+    raise MachineLacks("the job does not ask for them", where="system calls")
+
+
 def ptweave_started(*words: str, without: Sequence[int] = (), calls: bool = False) -> int:
     """Start the command in a process of its own, without loading Python again, and without these descriptors; returns
-    its pid. `calls`: with the recorder of system calls, whose programs take the emulated kernel seconds to load."""
+    its pid. `calls`: with a recorder of system calls: to begin one takes the emulated processor seconds."""
     pid = os.fork()
     if pid == 0:
         status = 99
@@ -24,11 +31,11 @@ def ptweave_started(*words: str, without: Sequence[int] = (), calls: bool = Fals
             os.close(descriptor)
         try:
             from ptweave.cli import main
-            from ptweave.wrapper import kernel_events
+            from ptweave.wrapper import supervisor
 
             os.environ["TMPDIR"] = "/tmp"
             if not calls:
-                kernel_events._OBJECT = Path("/nowhere")
+                supervisor.open_stream = _no_calls
             status = main(list(words))
         except SystemExit as end:
             status = end.code if isinstance(end.code, int) else 2
@@ -70,8 +77,8 @@ class Gated:
     """A recording of the program `gated`, which computes each time it is told to, or of another that asks before it
     goes on."""
 
-    def __init__(self, *words: str, program: str = "gated", rounds: int = 5000) -> None:
-        """`words`: options of `record`."""
+    def __init__(self, *words: str, program: str = "gated", rounds: int = 5000, name: str = "run") -> None:
+        """`words`: options of `record`, which records into NAME.ptw."""
         given, self._ours = os.pipe()
         self._theirs, taken = os.pipe()
         os.set_inheritable(given, True)
@@ -79,13 +86,13 @@ class Gated:
         os.dup2(given, 0)
         os.dup2(taken, 1)
         self.pid = ptweave_started(
-            "record", "--engine", "intel_pt", "-q", "-o", "run.ptw", "--threads=native", *words, "--", program,
+            "record", "--engine", "intel_pt", "-q", "-o", f"{name}.ptw", "--threads=native", *words, "--", program,
             str(rounds), without=(self._ours, self._theirs))
         os.dup2(saved[0], 0)
         os.dup2(saved[1], 1)
         for descriptor in (given, taken, *saved):
             os.close(descriptor)
-        self.trace = Path("run.ptw/trace/0.pt")
+        self.trace = Path(f"{name}.ptw/trace/0.pt")
 
     @property
     def size(self) -> int:

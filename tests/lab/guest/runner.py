@@ -22,7 +22,7 @@ from pathlib import Path
 
 import cffi  # noqa: F401  loaded once, for all: it takes seconds here
 import elftools.elf.elffile  # noqa: F401
-import numpy  # noqa: F401
+import numpy.ma  # noqa: F401
 import pyarrow
 import pyarrow.compute
 import pyarrow.parquet  # noqa: F401
@@ -91,7 +91,7 @@ def receive() -> None:
     subprocess.run(["tar", "-xf", GIVEN, "-C", "/in"], check=True)
     sys.path[:0] = ["/in", *Path("/in/path").read_text().split(":")]
     os.environ["PYTHONPATH"] = ":".join(["/packages", Path("/in/path").read_text()])
-    import ptweave.cli
+    import ptweave.cli.record
     import ptweave.cli.recording
     import ptweave.cli.session  # noqa: F401
 

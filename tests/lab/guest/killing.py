@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: MIT
+"""Recorders are killed at random moments; the target goes on. What a job of that leaves: whole.ptw, and a bundle for
+each recorder that lived long enough to begin one; what the targets said; and how many recorders were killed."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import random
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from labtools import note, ptweave, ptweave_started
+
+from ptweave.wrapper import pt
+
+ADDR_NO_RANDOMIZE = 0x0040000
+PR_SET_CHILD_SUBREAPER = 36
+TIMES = 25
+WORDS = ("--aux-size=64K", "--",  # no trace is as long as that
+         "/in/bin/deterministic-static", "3000")
+
+
+@dataclass
+class Recorder:
+    """One that runs, or has ended."""
+
+    pid: int
+    number: int
+
+    @property
+    def stored(self) -> int:
+        """Bytes of packets."""
+        return stored(str(self.number))
+
+    @property
+    def over(self) -> bool:
+        return bool(os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT))
+
+
+def stored(name: str) -> int:
+    return sum(path.stat().st_size for path in Path(f"{name}.ptw/trace").glob("*.pt"))
+
+
+def _orphans() -> Iterator[int]:
+    """Pids of targets that go on: they are ours when their recorder is dead."""
+    for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split():
+        yield int(pid)
+
+
+def kill(wait: Callable[[Recorder, float, int], None]) -> None:
+    """`wait` gets a recorder, the seconds that a whole run took, and its bytes; when it returns, that is the moment."""
+    pt.WATERMARK_MAX = 4096  # it stores often: there are many moments that differ
+    libc = ctypes.CDLL(None)
+    libc.personality(ADDR_NO_RANDOMIZE)  # every run executes the same addresses
+    libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
+    os.sched_setaffinity(0, {1})  # one trace: what is there of two was not read at the same moment
+    os.dup2(os.open("said", os.O_WRONLY | os.O_CREAT | os.O_APPEND), 1)
+    began = time.monotonic()
+    note("whole", ptweave("record", "--engine", "intel_pt", "-q", "-o", "whole.ptw", *WORDS))
+    took, size = time.monotonic() - began, stored("whole")
+    random.seed(5)
+    killed, ended = 0, []
+    for number in range(TIMES):
+        pid = ptweave_started("record", "--engine", "intel_pt", "-q", "-o", f"{number}.ptw", *WORDS)
+        wait(Recorder(pid, number), took, size)
+        os.kill(pid, signal.SIGKILL)
+        killed += os.WIFSIGNALED(os.waitpid(pid, 0)[1])
+        for target in _orphans():
+            name = Path(f"/proc/{target}/comm").read_text().strip()  # ours as long as it was not executed
+            ended.append(f"{name} {os.waitstatus_to_exitcode(os.waitpid(target, 0)[1])}")
+    note("killed", killed)
+    note("ended", "\n".join(ended))

@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: MIT
+"""Recorders are killed at random times, most of them while they begin."""
+
+import random
+import time
+
+from killing import Recorder, kill
+
+
+def wait(recorder: Recorder, took: float, size: int) -> None:
+    time.sleep(random.uniform(0, took))
+
+
+kill(wait)

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: MIT
+"""A flight recorder of a process that runs already: asked for a snapshot after many rings' worth of packets, and again
+soon after."""
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+from labtools import ORACLE, counter, note, ptweave_started
+
+SEEN = 0.06
+"""Seconds after which the recorder has looked: three of its ticks."""
+os.sched_setaffinity(0, {1})  # the target stays on one processor, whose ring is looked at
+first = counter("bytes")
+target = subprocess.Popen(["gated", "2000"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+assert target.stdin is not None and target.stdout is not None
+given, taken = target.stdin.fileno(), target.stdout.fileno()
+os.read(taken, 1)
+pid = ptweave_started("record", "--snapshot", "--aux-size=64K", "--pid", str(target.pid), "-q", "-o", "run.ptw",
+                      without=(given, taken))
+parts = 0
+
+
+def quiet() -> None:
+    """Wait until it waits to be told."""
+    while not Path(f"/proc/{target.pid}/syscall").read_text().startswith("0 0x0 "):
+        time.sleep(0.001)
+
+
+def again() -> None:
+    os.write(given, b"g")
+    os.read(taken, 1)
+    quiet()
+
+
+def part() -> None:
+    """A part of its own to the module."""
+    global parts
+    time.sleep(SEEN)
+    ORACLE.write_text("0")
+    again()
+    note(f"part{parts}", ORACLE.read_text())
+    parts += 1
+
+
+def ask() -> None:
+    trace = Path("run.ptw/trace/cpu-1.pt")
+    before = trace.stat().st_size
+    time.sleep(SEEN)
+    os.kill(pid, signal.SIGUSR2)
+    while trace.stat().st_size == before:
+        time.sleep(SEEN)
+    time.sleep(SEEN)
+    note(f"stored{parts}", trace.stat().st_size)
+
+
+while not ORACLE.read_text():
+    again()  # until it is traced
+for _ in range(12):
+    part()
+ask()
+part()
+part()
+ask()
+part()
+time.sleep(SEEN)
+os.kill(pid, signal.SIGINT)
+_, raw = os.waitpid(pid, 0)
+note("status_of_record", os.waitstatus_to_exitcode(raw))
+note("bytes", counter("bytes") - first)
+target.stdin.close()
+note("status_of_target", target.wait())

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: MIT
+"""The flight recorder of threads that are processes, and of a process that ran already."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.exact import decoded, executed, gaps, packets, threads
+from lab.machine import Job
+from lab.stretches import NOT_KEPT, addresses, check_is_the_end_of, parts, stretches
+from ptweave.data import Bundle
+
+RING = 64 << 10
+
+
+def ran(job: Job, name: str) -> dict[int, tuple[int, int]]:
+    """What the module says of each task."""
+    return {one.tid: (one.count, one.hash) for one in job.executed(f"oracle_{name}")}
+
+
+def begun(bundle: Bundle) -> dict[int, tuple[int, int]]:
+    """What was decoded of each task."""
+    return {tid: found for tid, found in executed(bundle).items() if found[0]}
+
+
+@pytest.mark.lab("snapshot_process")
+def test_a_snapshot_of_threads_that_are_processes_is_what_ran_where_the_rings_hold_it(job: Job) -> None:
+    bundle = decoded(job, "whole")
+    assert job.text("whole") == "0\n"
+    assert begun(bundle) == ran(job, "whole")
+    assert len(begun(bundle)) == 4
+    assert not any("were overwritten" in str(gap["detail"]) for gap in gaps(bundle))
+    assert bundle.ledger().check() == []
+
+
+@pytest.mark.lab("snapshot_process")
+def test_a_smaller_ring_has_the_end_of_what_each_of_them_ran(job: Job) -> None:
+    whole, small = decoded(job, "whole"), decoded(job, "small")
+    references = {thread: addresses(whole, str(thread)) for thread in threads(whole).values()}
+    assert len(references) == 4
+    ends = set()
+    for thread in threads(small).values():
+        found = addresses(small, str(thread))
+        (same,) = [number for number, reference in references.items() if reference[-len(found):] == found]
+        assert 1000 < len(found) < len(references[same])
+        ends.add(same)
+    assert ends == set(references)
+    lost = {stream for stream, why, count, _ in small.ledger().losses if why == NOT_KEPT and count}
+    assert lost == {f"trace/{thread}" for thread in references}
+    assert small.ledger().check() == []
+
+
+@pytest.mark.lab("snapshot_process")
+def test_a_crash_keeps_all_threads_that_are_processes(job: Job) -> None:
+    bundle = decoded(job, "crashed")
+    assert job.text("crashed") == job.text("segv")
+    assert begun(bundle) == ran(job, "crashed")
+    assert len(begun(bundle)) == 2
+    assert bundle.ledger().check() == []
+
+
+@pytest.mark.lab("snapshot_attach")
+def test_a_snapshot_of_a_process_that_was_attached_to_is_the_end_of_what_it_ran(job: Job) -> None:
+    """The second was taken before the ring was full again: it goes on where the first ended."""
+    wanted, found = parts(job), stretches(decoded(job))
+    assert (job.text("status_of_record"), job.text("status_of_target")) == ("0\n", "0\n")
+    assert len(wanted) == 15
+    (kept,) = found
+    assert check_is_the_end_of(kept, wanted[:14]) >= 7
+    with pytest.raises(AssertionError):  # the control
+        check_is_the_end_of(kept[:-1], wanted[:14])
+
+
+@pytest.mark.lab("snapshot_attach")
+def test_what_is_in_no_snapshot_of_an_attached_process_is_counted_to_the_byte(job: Job) -> None:
+    bundle = decoded(job)
+    stream = bundle.ledger()["trace/cpu-1"]
+    assert stream.produced == int(job.text("bytes"))
+    assert stream.stored == packets(bundle)["cpu-1"].stat().st_size == int(job.text("stored14"))
+    assert int(job.text("stored12")) == RING
+    assert stream.lost == {NOT_KEPT: stream.produced - stream.stored}
+    assert bundle.ledger().check() == []
