@@ -118,6 +118,11 @@ static bool begin(struct own *own, struct perf_event *event)
 	*sink = (struct ptlab_sink){
 		.pages = buffer->pages, .size = (u64)buffer->count << PAGE_SHIFT, .head = own->start,
 		.limit = own->start + own->handle.size, .wakeup = own->handle.wakeup, .overwrite = buffer->overwrite };
+	if (!event->hw.config) { /* not before there is memory: the first packets are a PSB */
+		event->hw.config = 1;
+		event->attach_state |= PERF_ATTACH_ITRACE;
+		ptlab_wrmsr(MSR_IA32_RTIT_STATUS, 0);
+	}
 	ptlab_wrmsr(MSR_IA32_RTIT_STATUS, ptlab_rdmsr(MSR_IA32_RTIT_STATUS) & ~(u64)RTIT_STATUS_STOPPED);
 	ptlab_wrmsr(MSR_IA32_RTIT_CTL, RTIT_CTL_TRACEEN | RTIT_CTL_USR | (event->attr.config & KNOWN));
 	return true;
@@ -158,11 +163,6 @@ static void start(struct perf_event *event, int flags)
 {
 	struct own *own = this_cpu_ptr(&owns);
 
-	if (!event->hw.config) {
-		event->hw.config = 1;
-		event->attach_state |= PERF_ATTACH_ITRACE;
-		ptlab_wrmsr(MSR_IA32_RTIT_STATUS, 0);
-	}
 	own->on = begin(own, event);
 	event->hw.state = own->on ? 0 : PERF_HES_STOPPED;
 }
