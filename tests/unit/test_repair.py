@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from ptweave.cli import main
-from ptweave.data import Bundle, Ledger, Manifest, State
+from ptweave.data import Bundle, Exit, Ledger, Manifest, State
 from ptweave.data.bundle import SPOOL
+from ptweave.merge import Run
 from ptweave.wrapper.supervisor import STOPPED, Repaired, repair
 from support.spools import FakeProcess, FakeStream, psb
 
@@ -32,6 +33,16 @@ def test_a_recorder_that_died(tmp_path: Path) -> None:
     assert kept.state is State.PARTIAL
     assert kept.lacks == ["the end: the recorder died before the run was over"]
     assert (made.trace / "0.pt").read_bytes() == psb(1000)
+
+
+def test_one_that_died_before_it_had_begun_leaves_what_decodes_to_nothing(tmp_path: Path) -> None:
+    made = bundle(tmp_path, State.RECORDING, [], spool=False)
+    assert not made.sideband.exists()
+    assert main(["decode", "-q", str(made.path)]) == main(["merge", "-q", str(made.path)]) == Exit.INCOMPLETE
+    kept = Bundle.open(made.path)
+    assert kept.manifest.state is State.PARTIAL
+    with Run(made.path) as run:
+        assert run.sql("select count(*) from flow").rows() == [(0,)]
 
 
 def test_a_recorder_that_had_no_room(tmp_path: Path) -> None:

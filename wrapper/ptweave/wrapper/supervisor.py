@@ -28,6 +28,7 @@ from pathlib import Path
 from ptweave.data import BadInput, Bundle, Clocks, Ledger, MachineLacks, Manifest, State
 from ptweave.data.bundle import SPOOL
 from ptweave.data.handshake import SOCKET_VARIABLE
+from ptweave.data.sideband import write_sideband
 from ptweave.wrapper import host, pt_spool
 from ptweave.wrapper.call_stream import PerfStream, open_stream
 from ptweave.wrapper.control import ControlServer
@@ -577,6 +578,8 @@ def repair(bundle: Bundle) -> Repaired | None:
             _release_reserve(bundle, name)
         if folder.is_dir():
             (pt_spool.salvage if bundle.manifest.engine == Engine.INTEL_PT else salvage)(bundle, folder)
+        if not bundle.sideband.exists():  # it died before there was anything to trace: that decodes, to nothing
+            write_sideband(bundle.sideband, [])
         lacks = bundle.manifest.lacks
         if died:
             lacks.append("the end: the recorder died before the run was over")
