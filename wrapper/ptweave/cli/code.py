@@ -11,6 +11,7 @@ import numpy as np
 from ptweave.data import BadInput
 from ptweave.decode.elf import PF_X, PT_LOAD, Addresses, BadElf, Elf
 from ptweave.decode.functions import Candidates, Functions
+from ptweave.decode.landing_pads import landing_pads
 from ptweave.decode.lines import Lines
 from ptweave.decode.naming import read_names
 from ptweave.decode.sections import symbol_file
@@ -52,7 +53,8 @@ def _code(elf: Elf, path: Path) -> Code:
         path, _stretches(elf), functions.starts, functions.ends, functions.name, symbols, _pointers(elf),
         elf.type == ET_EXEC, first.address & -4096, max(one.address + one.memory for one in loaded),
         bytes(elf.data[:IDENTITY]) if first.offset == 0 else b"", lambda offset: _address(elf, offset),
-        lambda file, line: _line(named.lines, functions, file, line))
+        lambda file, line: _line(named.lines, functions, file, line),
+        landing_pads(elf))
 
 
 def _stretches(elf: Elf) -> list[Stretch]:

@@ -39,6 +39,7 @@ class Code:
 
     `pointers`: addresses in code that relocations of the file put somewhere. `fixed`: it is loaded where it is linked,
     so that pointers need no relocation. `low`, `high`: what it takes in memory; `identity`: its first bytes there.
+    `landings`: where exceptions go on, in order.
     """
 
     path: Path
@@ -54,6 +55,7 @@ class Code:
     identity: bytes
     address_of: Callable[[int], int | None]
     lines: Callable[[str, int], list[int]] = field(default=lambda file, line: [])
+    landings: Addresses = field(default_factory=lambda: np.zeros(0, np.uint64))
 
     def function(self, address: int) -> int:
         """Index of the innermost function an address is in; −1 none."""
@@ -86,10 +88,10 @@ class Code:
 
     @cached_property
     def targets(self) -> Addresses:
-        """What is jumped to, sorted: targets of direct branches, and pointers into code."""
+        """What is jumped to, sorted: targets of direct branches, pointers into code, and where exceptions go on."""
         direct = {instruction.near_branch_target for instruction in self.sweep()
                   if instruction.flow_control in _DIRECT}
-        found = [np.fromiter(direct, np.uint64, len(direct)), self.pointers]
+        found = [np.fromiter(direct, np.uint64, len(direct)), self.pointers, self.landings]
         if self.fixed:
             found += [self._words(stretch) for stretch in self.stretches if not stretch.code]
         return np.unique(np.concatenate(found))

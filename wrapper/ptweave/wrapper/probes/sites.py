@@ -121,6 +121,8 @@ def _jumps(code: Code, index: int, place: int, moved: tuple[Instruction, ...], *
         return ""
     last = moved[-1].next_ip
     target = code.jumped_to(place + 1, last)
+    if target is not None and target in code.landings:
+        return f"an exception's handler begins at {target:#x}, inside the five bytes of a jump"
     if target is not None:
         return f"something jumps to {target:#x}, inside the five bytes of a jump"
     begin, end = int(code.starts[index]), int(code.ends[index])
