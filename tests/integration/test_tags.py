@@ -120,3 +120,30 @@ def test_python_programs_tag(tmp_path: Path) -> None:
     data = dict(rows[0]["data"])
     assert data["path"] == "/x" and data["number"] == "5"
     assert data["python"].splitlines() == [f"work ({script}:5)", f"<module> ({script}:8)"]
+
+
+@pytest.mark.parametrize(("count", "fits"), [(1000, True), (12000, False)])
+@pytest.mark.parametrize("threads", ["native", "process"])
+def test_a_ring_keeps_the_newest_tags_and_the_ledger_and_the_last_line_count_the_others(
+        tmp_path: Path, threads: str, count: int, fits: bool) -> None:
+    """Two threads tag `count` times 2 KB each, 48 MB where the ring has 16. The control: 4 MB fit."""
+    program = tmp_path / "many_tags"
+    subprocess.run(["gcc", "-O1", "-g", "-Wall", "-Wextra", "-Werror", f"-I{include_path()}", "-o", program,
+                    ROOT / "tests/programs/many_tags.c", "-pthread"], check=True)
+    done = ptweave("wrap", "--threads", threads, "--ring", "16M", "-o", tmp_path / "run.ptw", "--", program, str(count),
+                   "2000")
+    assert done.status == 0, done.err
+    run = Run(tmp_path / "run.ptw")
+    rows = run.sql("select * from tags order by t").arrow().to_pylist()
+    assert sum(path.stat().st_size for path in (run.path / "dependence").glob("vector-*.ptv")) <= 16 << 20
+    events = run.ledger["events"]
+    overwritten = events.lost.get("overwritten", 0)
+    assert events.produced == 2 * count == events.stored + overwritten and events.stored == len(rows)
+    assert sum(events.lost.values()) == overwritten and (overwritten == 0) == fits
+    kept = {who: [int(dict(row["data"])["index"]) for row in rows if row["text"][0] == who] for who in "ab"}
+    for indices in kept.values():  # what is left of a thread are its last, without a hole
+        assert indices == list(range(count - len(indices), count))
+    assert len(rows) > (2 * count - 1 if fits else 2000)
+    last = done.err.splitlines()[-1]
+    said = f"{overwritten} events of events (overwritten)"
+    assert (("incomplete: lacks" in last and said in last) if not fits else "overwritten" not in last), done.err
