@@ -43,12 +43,14 @@ static bool holds(const struct dl_phdr_info *info, uint64_t address)
 static struct { uint64_t start, end; } own[8];
 static uint32_t owns;
 
-static void keep_own(uint64_t start, uint64_t end)
+/* 0, or -ENOSPC: what cannot be noted would be shared, and processes would write over each other's. */
+static int keep_own(uint64_t start, uint64_t end)
 {
-	if (owns < sizeof own / sizeof *own) {
-		own[owns].start = start;
-		own[owns++].end = end;
-	}
+	if (owns == sizeof own / sizeof *own)
+		return -ENOSPC;
+	own[owns].start = start;
+	own[owns++].end = end;
+	return 0;
 }
 
 enum sharing { LEAVE, TRACK, SHARE };
@@ -208,11 +210,11 @@ static int share_object(struct dl_phdr_info *info, size_t size, void *data)
 	uint64_t fixed = 0; /* end of what is read-only after relocation */
 	int *error = data;
 	(void)size;
-	for (unsigned i = 0; i < info->dlpi_phnum; i++) {
+	for (unsigned i = 0; i < info->dlpi_phnum && *error == 0; i++) {
 		const ElfW(Phdr) *part = &info->dlpi_phdr[i];
 		if (how == LEAVE && part->p_type == PT_LOAD && part->p_flags & PF_W)
-			keep_own(page_down(info->dlpi_addr + part->p_vaddr),
-				 page_up(info->dlpi_addr + part->p_vaddr + part->p_memsz));
+			*error = keep_own(page_down(info->dlpi_addr + part->p_vaddr),
+					  page_up(info->dlpi_addr + part->p_vaddr + part->p_memsz));
 		if (part->p_type == PT_GNU_RELRO)
 			fixed = page_down(info->dlpi_addr + part->p_vaddr + part->p_memsz);
 	}
@@ -281,13 +283,15 @@ static int share_rest(void)
 {
 	struct ptw_mappings all;
 	struct ptw_mapping_line line;
-	int error = 0;
+	int error = keep_own(page_down((uint64_t)ptw_live), page_up((uint64_t)ptw_live + 1));
+	if (!error && ptw_tags_own()) /* a new thread's process says there that its events are not its creator's */
+		error = keep_own(ptw_tags_own(), ptw_tags_own() + PTW_PAGE);
+	if (!error)
+		error = keep_own(PTW_REGION, PTW_OWN + PTW_OWN_SIZE);
+	if (error)
+		return error;
 	if (!ptw_mappings_init(&all, 0))
 		return -ENOENT;
-	keep_own(page_down((uint64_t)ptw_live), page_up((uint64_t)ptw_live + 1));
-	if (ptw_tags_own()) /* a new thread's process says there that its events are not its creator's */
-		keep_own(ptw_tags_own(), ptw_tags_own() + PTW_PAGE);
-	keep_own(PTW_REGION, PTW_OWN + PTW_OWN_SIZE);
 	while (error == 0 && ptw_mappings_next(&all, &line))
 		if (is_program_data(&line))
 			error = share_others(line.start, line.end);

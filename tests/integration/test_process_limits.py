@@ -8,6 +8,7 @@ until then is readable.
 from __future__ import annotations
 
 import os
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,10 +16,12 @@ from pathlib import Path
 import pytest
 
 from ptweave.data.evl import EVL_HEADER_SIZE, EVL_RECORD, Operation
+from ptweave.data.notices import NoticeKind
 from support.evl_accesses import read_accesses
 from support.modes import NATIVE, Mode, Ran, process_mode, run
 from support.programs import compile_program
 
+ROOT = Path(__file__).resolve().parents[2]
 PAGE = 4096
 HELD, EXACT = process_mode("held", "shared"), process_mode("exact", "shared")
 
@@ -117,3 +120,26 @@ def test_little_address_space_and_small_files_leave_the_program_as_it_is(folder:
     lines = ran.err.splitlines()
     assert lines and all(line.startswith("ptweave: ") for line in lines)
     assert any("threads stay threads" in line for line in lines)
+
+
+@pytest.mark.parametrize(("count", "fits"), [(3, True), (9, False)])
+def test_more_data_that_is_each_process_s_own_than_can_be_noted_leaves_the_program_as_it_is(
+        tmp_path: Path, count: int, fits: bool) -> None:
+    """Data of libraries named as valgrind's stays each process's own, in at most eight ranges with ptweave's; what was
+    not noted would be shared. The control: three libraries fit."""
+    libraries = []
+    for number in range(count):
+        out = tmp_path / f"vgpreload_{number}.so"
+        subprocess.run(["gcc", "-shared", "-fPIC", "-nostdlib", "-x", "c", "-o", out, "-"],
+                       input=f"int own_{number}[4096] = {{1}};".encode(), check=True)
+        libraries.append(str(out))
+    program = tmp_path / "process_crowd"
+    subprocess.run(["gcc", "-O1", "-o", program, ROOT / "tests/programs/process_crowd.c", "-pthread",
+                    "-Wl,--no-as-needed", *libraries], check=True)
+    ran = run(HELD, tmp_path, [program, "2000"])
+    assert (ran.status, int(ran.out.split()[1])) == (0, 1000), ran.err
+    assert ran.traced is not None
+    told = [one.text for one in ran.traced.server.notices.all if one.kind is NoticeKind.FALLBACK]
+    assert told == ([] if fits else ["no room to share the program's data: threads stay threads"])
+    accesses = read_accesses(ran.traced.bundle.path / "dependence")
+    assert (len(accesses.page) > 0) == fits
