@@ -36,7 +36,7 @@ def test_a_parent_waits_and_shares_memory_as_it_does_natively(words: list[str], 
     expected = native([program, *words])
     assert b"first: waited 1\nfirst: shared 1 written\n" in expected.out and b"No such file" in expected.out
     done = ptweave("record", "-q", "--threads=process", "-o", tmp_path / "run.ptw", "--", program, *words)
-    # another thread's posix_spawn is carried out by a helper, on a stack that its child has a copy of (docs/libtthread.md)
+    # another thread's posix_spawn is made by a helper, on a stack of which its child has a copy (docs/libtthread.md)
     wanted = expected.out.replace(b"second: spawned No such file or directory", b"second: spawned well")
     assert (done.status, done.out, done.err) == (expected.status, wanted, expected.err)
 

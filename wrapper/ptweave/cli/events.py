@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ptweave.cli.options import add_quiet, output_path
-from ptweave.data import BadInput, MachineLacks
+from ptweave.cli.user import add_user, load, look_up_tracepoints
+from ptweave.data import BadInput
 from ptweave.data.errors import Exit
 
 if TYPE_CHECKING:
@@ -42,6 +42,9 @@ A file for --filter has the same, and is read again whenever it changes:
   kinds = ["syscall", "write"]
 """
 
+_MODULES = ("pyarrow.compute", "ptweave.cli.record", "ptweave.cli.session", "ptweave.wrapper.event_session")
+"""They make threads."""
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", metavar="RUN", type=Path,
@@ -51,8 +54,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pid", metavar="PID", type=int, action="append", default=[],
                         help="record a process that runs, and all it will create (more than once)")
     parser.add_argument("--all", action="store_true", dest="everybody", help="record every process of the machine")
-    parser.add_argument("--user", metavar="USER", help="as root: run the command, and record it, as this user "
-                        "(default: who called sudo, else root)")
+    add_user(parser)
     parser.add_argument("--kinds", metavar="KIND,...", help="kinds of event to record (default: the first five; with "
                         "--follow syscall,signal): syscall, blocking, file_descriptor_change, signal, write; "
                         "garbage_collect, jni_reference (of Java and CPython, only when named here)")
@@ -129,29 +131,6 @@ def _probes(args: argparse.Namespace, kinds: frozenset[Kind]) -> tuple[Probe, ..
     return own + runtimes.find(kinds, list(args.command_words), args.pid, args.runtime)
 
 
-def _load() -> None:
-    """Import what makes threads, and read what the recorder needs of our own files."""
-    for name in ("pyarrow.compute", "ptweave.cli.record", "ptweave.cli.session", "ptweave.wrapper.event_session"):
-        importlib.import_module(name)
-    from ptweave.wrapper import bpf_checks, kernel_events
-
-    try:
-        bpf_checks.load_extension()
-        kernel_events.programs()
-    except MachineLacks:
-        return  # said where they are used
-
-
-def _look_up_tracepoints() -> None:
-    """While we may: tracefs may have to be mounted for it."""
-    from ptweave.wrapper.tracefs import tracepoint_number
-
-    try:
-        tracepoint_number("raw_syscalls/sys_enter"), tracepoint_number("raw_syscalls/sys_exit")
-    except MachineLacks:
-        return  # said where they are used
-
-
 def _also(args: argparse.Namespace, options: Options) -> frozenset[Capability]:
     """What this recording needs of root's privileges beside what any does: the kernel wants CAP_SYS_ADMIN for probes
     in programs."""
@@ -176,14 +155,14 @@ def _record(args: argparse.Namespace, relay: SignalRelay) -> tuple[int, int | No
     made = output is not None and privileges.make_folder(output, identity)
     child = None
     if privileges.changes(identity):  # who it becomes need not be able to read our files
-        _load()
+        load(_MODULES)
     elif words:
         known = {} if identity is None else identity.environment
         child = Spawn(words, {**os.environ, **known}, relay.held, traceable=True)
-    _look_up_tracepoints()
+    look_up_tracepoints()
     try:
         privileges.reduce(identity, _also(args, options))
-        _load()
+        load(_MODULES)
     except BaseException:
         if child is not None:
             child.cancel()

@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ptweave.cli.user import add_user
 from ptweave.data import BadInput
 from ptweave.data.bundle import SUFFIX
 
@@ -107,6 +108,7 @@ def add_target(parser: argparse.ArgumentParser) -> None:
     """The options of `wrap` and `record`."""
     parser.add_argument("-o", "--output", metavar="RUN", type=Path,
                         help="the bundle to make (default: NAME.ptw in the current folder)")
+    add_user(parser)
     parser.add_argument("--engine", choices=["auto", "intel_pt", "soft"], default="auto",
                         help="what makes the packets: auto (default), intel_pt (the processor), soft (software)")
     parser.add_argument("--threads", choices=["process", "native"], default="process",

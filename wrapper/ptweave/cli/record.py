@@ -12,6 +12,7 @@ SUMMARY = "run a program and record it, without decoding"
 EXAMPLES = """\
   ptweave record -- ./prog arg            # leaves prog.ptw/
   ptweave record -o a.ptw -- sh -c 'ls | wc -l'
+  sudo ptweave record --user nobody -o /tmp/a.ptw -- ./prog   # prog, recorder and bundle are nobody's
   ptweave record --pid 4711               # a process that runs, until it ends or Ctrl-C (needs Intel PT)
   ptweave record --pt mtc,mtc_period=3 -- ./prog      # settings of Intel PT, by sysfs's names
   ptweave record --snapshot -- ./server               # a flight recorder: kill -USR2 PID keeps the last moments
@@ -33,6 +34,9 @@ def run(args: argparse.Namespace) -> int:
     from ptweave.data import BadInput
 
     if args.pid is not None:
+        if args.user is not None:
+            raise BadInput("a process that runs has its user already", where=f"--user {args.user}",
+                           remedy="leave --user out, or --pid")
         if args.command_words:
             raise BadInput("takes no command beside it", where=f"--pid {args.pid}",
                            remedy="leave -- and what follows out")

@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from ptweave.cli import say
+from ptweave.cli import say, user
 from ptweave.cli.options import output_path
+from ptweave.cli.user import become_target_user
 from ptweave.wrapper.call_stream import check
 from ptweave.wrapper.engines import Engine
 from ptweave.wrapper.means import Means
@@ -18,14 +20,41 @@ from ptweave.wrapper.perf.settings import parse_settings
 from ptweave.wrapper.pt import PtOptions
 from ptweave.wrapper.supervisor import Options, Recording, attach, record
 from ptweave.wrapper.target import Linkage, examine
-from ptweave.wrapper.threads import Access, ThreadsMode, View
+from ptweave.wrapper.threads import Access, ThreadsMode, View, check_shared
 from ptweave.wrapper.watches.plan import Plan as WatchPlan
 from ptweave.wrapper.watches.plan import make_plan
 from ptweave.wrapper.watches.spec import parse_spec
 
 
-def run_target(args: argparse.Namespace, words: list[str]) -> Recording:
-    """Record as the options of `wrap` and `record` say."""
+def run_target(args: argparse.Namespace, words: list[str], *, decodes: bool = False) -> Recording:
+    """Record as the options of `wrap` and `record` say; `decodes`: the bundle is decoded next, by us."""
+    from ptweave.wrapper.privileges import give_up
+
+    examine(words)
+    _check_words(args)
+    output = output_path(args, words)
+    made = become_target_user(args, output, user.RECORDING + (user.DECODING if decodes else ()))
+    try:
+        recording = record(_options(args, words, output, made))
+    except BaseException:
+        if made:
+            with contextlib.suppress(OSError):  # it is gone already, or only root, who we are no more, can remove it
+                output.rmdir()
+        raise
+    give_up()
+    return recording
+
+
+def _check_words(args: argparse.Namespace) -> None:
+    """What can be seen to be wrong before a folder is made. Raises BadInput."""
+    check_shared(args.shared)
+    parse_filters(args.filters)
+    parse_settings(args.pt)
+    calls_with(args)
+
+
+def _options(args: argparse.Namespace, words: list[str], output: Path, made: bool) -> Options:
+    """What the options say. Raises BadInput."""
     pt = pt_options(args, words[0])
     probes, watches = None, make_watches(args.watches, words)
     arrivals = watches is not None and bool(watches.late)
@@ -33,9 +62,8 @@ def run_target(args: argparse.Namespace, words: list[str]) -> Recording:
         from ptweave.cli.probing import plan_for
 
         probes = plan_for(args.probes, words, arrivals=arrivals)
-    return record(Options(words, output_path(args, words), Engine(args.engine), ThreadsMode(args.threads),
-                          Access(args.access), View(args.view), args.shared, args.ring, probes, watches, pt,
-                          calls_with(args), notice=say))
+    return Options(words, output, Engine(args.engine), ThreadsMode(args.threads), Access(args.access),
+                   View(args.view), args.shared, args.ring, probes, watches, pt, calls_with(args), made, notice=say)
 
 
 def make_watches(texts: Sequence[str], words: list[str]) -> WatchPlan | None:

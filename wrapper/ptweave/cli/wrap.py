@@ -20,6 +20,7 @@ EXAMPLES = """\
   ptweave wrap -- ./prog arg              # leaves prog.ptw/
   ptweave wrap -o a.ptw -- pigz -p 4 file
   ptweave wrap --watch counter --watch 'config.limits[2]:rw' -- ./prog
+  sudo ptweave wrap --user www-data -o /tmp/a.ptw -- ./server   # server, recorder and bundle are www-data's
   ptweave query a.ptw "select name, count(*) from syscalls group by name"
 """
 
@@ -37,10 +38,11 @@ def run(args: argparse.Namespace) -> int:
     from ptweave.cli.record import leave
     from ptweave.cli.recording import run_target
     from ptweave.cli.session import decode, merge, report_losses
+    from ptweave.cli.user import can_start_ourselves
     from ptweave.data import PtweaveError
 
     files = debug_files(args)
-    recording = run_target(args, target_words(args))
+    recording = run_target(args, target_words(args), decodes=True)
     bundle = recording.bundle
     if recording.ended:
         names = ", ".join(sorted(signal.name for signal in recording.ended))
@@ -48,6 +50,8 @@ def run(args: argparse.Namespace) -> int:
             f"ptweave merge {bundle.path}")
     else:
         try:
+            if args.jobs > 1 and not can_start_ourselves():
+                args.jobs = 1  # we became a user who cannot read our interpreter
             decode(bundle, args, files)
             merge(bundle, calls=args.calls, quiet=args.quiet)
         except (PtweaveError, OSError) as error:

@@ -13,11 +13,12 @@ one that stays root must do this while it has one thread. So nothing here import
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import pwd
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
@@ -177,18 +178,38 @@ def make_folder(path: Path, identity: Identity | None) -> bool:
     return True
 
 
-def _reachable(path: Path, identity: Identity) -> bool:
-    """Whether a user can write in a folder: asked as that user, for a moment."""
+@contextlib.contextmanager
+def _seen_as(identity: Identity) -> Iterator[None]:
+    """Files are accessed as that user for a moment."""
     groups, gid = os.getgroups(), os.getegid()
     os.setgroups(identity.groups)
     os.setegid(identity.gid)
     os.seteuid(identity.uid)
     try:
-        return os.access(path, os.W_OK | os.X_OK, effective_ids=True)
+        yield
     finally:
         os.seteuid(0)
         os.setegid(gid)
         os.setgroups(groups)
 
 
-__all__ = ["RECORDING", "Capability", "Identity", "changes", "make_folder", "permitted", "reduce", "target_identity"]
+def _reachable(path: Path, identity: Identity) -> bool:
+    """Whether a user can write in a folder."""
+    with _seen_as(identity):
+        return os.access(path, os.W_OK | os.X_OK, effective_ids=True)
+
+
+def readable_by(paths: Iterable[Path], identity: Identity) -> dict[Path, bool]:
+    """Which of these a user can read. For root to ask."""
+    with _seen_as(identity):
+        return {path: os.access(path, os.R_OK, effective_ids=True) for path in paths}
+
+
+def give_up() -> None:
+    """Drop what `reduce` kept, when the recording is over: of the calling thread, and of those it makes from now on."""
+    if os.geteuid() != 0 and permitted():
+        _keep_only(0)
+
+
+__all__ = ["RECORDING", "Capability", "Identity", "changes", "give_up", "make_folder", "permitted", "readable_by",
+           "reduce", "target_identity"]

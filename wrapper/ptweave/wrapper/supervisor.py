@@ -86,6 +86,8 @@ class Options:
     """Of the engine intel_pt."""
     calls_with: Means = Means.AUTO
     """What system calls are recorded with, beside the engine's own log of them."""
+    output_made: bool = False
+    """The output folder is there, ours and empty."""
     notice: Callable[[str], None] = lambda line: None
     """Takes lines for the user while the target runs (used sparingly: the terminal is the target's)."""
 
@@ -418,7 +420,7 @@ def record(options: Options) -> Recording:
         view=options.view.value if options.threads is ThreadsMode.PROCESS else "",
         shared=list(options.shared) if options.threads is ThreadsMode.PROCESS else [],
         clocks=Clocks(first.tsc, first.ns, 0, 0, host.realtime_ns()))
-    bundle = Bundle.create(options.output, manifest)
+    bundle = Bundle.create(options.output, manifest, made=options.output_made)
     holder = lock(bundle)
     try:
         with SignalRelay(_ours(options)) as relay:
