@@ -142,6 +142,17 @@ def test_the_target_cannot_read_what_only_root_can_nor_does_the_bundle_have_it(f
     assert all(b"only root's" not in path.read_bytes() for path in bundle.rglob("*") if path.is_file())
 
 
+def test_debug_files_are_not_kept_in_root_s_home(folder: Path) -> None:
+    home = folder / "home"
+    home.mkdir(mode=0o700)
+    offline = {"DEBUGINFOD_URLS": "http://127.0.0.1:1", "HOME": str(home), "XDG_CACHE_HOME": ""}
+    done = ptweave("wrap", "--debuginfod", "--user", "nobody", "-o", folder / "run.ptw", "--", "/bin/true",
+                   env={**NO_SUDO, **offline})
+    assert done.status == 0 and done.lines[-1] == f"ptweave: {folder / 'run.ptw'}: nothing lost", done.err
+    assert "is kept" not in done.err and str(home) not in done.err  # it was decoded, without a word of root's home
+    assert (folder / "run.ptw" / "tables" / "flow").is_dir() and list(home.iterdir()) == []
+
+
 def test_sigterm_ends_a_target_of_another_user_and_what_was_recorded_is_kept(folder: Path) -> None:
     bundle = folder / "run.ptw"
     process = subprocess.Popen(words("record", "--user", "nobody", "-o", bundle, "--", "/bin/sh", "-c",

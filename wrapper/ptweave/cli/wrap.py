@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     from ptweave.cli.user import can_start_ourselves
     from ptweave.data import PtweaveError
 
-    files = debug_files(args)
+    debug_files(args)  # what is wrong with them is said before the command runs
     recording = run_target(args, target_words(args), decodes=True)
     bundle = recording.bundle
     if recording.ended:
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
         try:
             if args.jobs > 1 and not can_start_ourselves():
                 args.jobs = 1  # we became a user who cannot read our interpreter
-            decode(bundle, args, files)
+            decode(bundle, args, debug_files(args))  # their cache is in the home of who we are now
             merge(bundle, calls=args.calls, quiet=args.quiet)
         except (PtweaveError, OSError) as error:
             # the target has run: its status is what the caller waits for
