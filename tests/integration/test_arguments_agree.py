@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ptweave.data.syscall_arguments import SIGNATURES, Argument, Capture, Part, When
+from ptweave.data.syscall_arguments import PARTS, SIGNATURES, Argument, Capture, Part, When
 from ptweave.data.syscall_flags import SETS
 from ptweave.data.syscall_table import NUMBERS
 from ptweave.wrapper.syscalls import Options, Variant
@@ -165,6 +165,60 @@ def test_every_kind_of_memory_is_captured_when_it_holds_what_matters(tmp_path: P
     (bad,) = [row for row in recorded.of("write") if row.args[1] == 1]
     assert bad.result == -14 and [one["data"] for one in bad.captures] == [None]
     assert recorded.ledger["syscalls/kernel/captures"].lost == {}
+    assert recorded.ledger.check() == []
+
+
+LOOKED_AT = 8  # PTW_MESSAGES
+
+
+def ports(row: Row, messages: int) -> list[str]:
+    """Of each message's address, its port (struct sockaddr_in); none of those without one."""
+    found = [row.captured(1, Part.ADDRESS + PARTS * n) for n in range(messages)]
+    return [str(int.from_bytes(one[2:4], "big")) for one in found if one]
+
+
+@pytest.mark.parametrize("variant", [Variant.TYPED, Variant.RAW], ids=lambda variant: variant.value)
+def test_the_data_and_addresses_of_several_messages_are_strace_s(variant: Variant, tmp_path: Path) -> None:
+    _, rows, calls = record_under_strace([str(compile_program(tmp_path, "message_arrays"))], tmp_path, tmp_path,
+                                         ["-xx", "-v", "-s", str(KEPT)], Options(capture=KEPT, variant=variant))
+    names = ("sendmmsg", "recvmmsg")
+    seen: Counter[str] = Counter()
+    for row, call in zip([row for row in rows if row.name in names], [call for call in calls if call.name in names],
+                         strict=True):
+        _, *theirs = call.text.split("{msg_hdr=")
+        for n, text in enumerate(theirs[:LOOKED_AT]):
+            data = b"".join(bytes.fromhex(one.replace("\\x", "")) for one in re.findall(r'iov_base="([^"]*)"', text))
+            assert (row.captured(1, Part.DATA + PARTS * n) or b"") == data, (n, row, call)
+            seen[row.name] += bool(data)
+        found = re.findall(r"htons\((\d+)\)", call.text)
+        assert ports(row, len(theirs)) == found
+        seen["ports"] += len(found)
+    assert seen == {"sendmmsg": 3 + 1 + LOOKED_AT, "recvmmsg": 3 + 1 + LOOKED_AT, "ports": 6}
+
+
+@pytest.mark.parametrize("kept", [4, 64])
+def test_several_messages_hold_what_the_program_knows_and_what_is_left_out_is_counted(kept: int, tmp_path: Path
+                                                                                        ) -> None:
+    out = tmp_path / "out"
+    recorded = record([compile_program(tmp_path, "message_arrays")], tmp_path, Options(capture=kept), cwd=tmp_path,
+                      stdout=out)
+    assert recorded.status == 0
+    sender, receiver = out.read_text().split()
+    known = [[b"first", b"second message", b"paged out"], [b"good"], [f"many{n}".encode() for n in range(LOOKED_AT)]]
+    for name in ("sendmmsg", "recvmmsg"):
+        for row, messages in zip(recorded.of(name), known, strict=False):
+            parts = [next(one for one in row.captures if one["part"] == Part.DATA + PARTS * n)
+                     for n in range(len(messages))]
+            assert [(one["data"], one["size"]) for one in parts] == [(one[:kept], len(one)) for one in messages]
+            more = {one["part"]: one["data"] for one in row.captures if one["part"] >= PARTS * len(messages)}
+            assert more == ({PARTS + Part.DATA: None} if (name, messages) == ("sendmmsg", known[1]) else {})
+    assert ports(recorded.of("sendmmsg")[0], 3) == [receiver] * 3
+    assert ports(recorded.of("recvmmsg")[0], 3) == [sender] * 3
+    control = recorded.of("sendmmsg")[1].captured(1, Part.CONTROL) or b""
+    assert control[:16] == b"".join(number.to_bytes(size, "little") for number, size in ((20, 8), (1, 4), (1, 4)))
+    # eleven messages were sent, and eleven received
+    assert recorded.ledger["syscalls/kernel/messages"].lost == {"not_looked_at": 2 * (11 - LOOKED_AT)}
+    assert recorded.ledger["syscalls/kernel/captures"].lost == {}  # nobody could read the one that is null
     assert recorded.ledger.check() == []
 
 

@@ -43,7 +43,7 @@ class Row:
     files: list[str | None]
     captures: list[dict[str, Any]]
 
-    def captured(self, argument: int, part: Part = Part.ITSELF, when: When | None = None) -> bytes | None:
+    def captured(self, argument: int, part: int = Part.ITSELF, when: When | None = None) -> bytes | None:
         """What was kept of an argument's memory; None for nothing."""
         found = [one["data"] for one in self.captures if one["argument"] == argument and one["part"] == part
                  and (when is None or one["when"] == when)]

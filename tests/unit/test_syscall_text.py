@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ptweave.data.syscall_arguments import SIGNATURES, STRUCTURES, Capture, Part, When
+from ptweave.data.syscall_arguments import PARTS, SIGNATURES, STRUCTURES, Capture, Part, When
 from ptweave.data.syscall_structures import text, wait_status
 from ptweave.data.syscall_table import NUMBERS
 from ptweave.data.syscall_text import Call, Captured, arguments, line, printable, quoted
 
 
 def capture(argument: int, data: bytes | None, *, size: int | None = None, when: When = When.ENTER,
-            part: Part = Part.ITSELF, kind: Capture = Capture.STRUCT) -> Captured:
+            part: int = Part.ITSELF, kind: Capture = Capture.STRUCT) -> Captured:
     return Captured(argument, kind, part, when, size if size is not None else len(data or b""), data)
 
 
@@ -48,6 +48,20 @@ def test_vectors_show_what_each_buffer_held() -> None:
         capture(1, vector), capture(1, b"abcde", size=13, part=Part.DATA)])
     assert arguments(call)[1] == ('[{iov_base="abc", iov_len=3}, {iov_base="", iov_len=0}, '
                                   '{iov_base="de"..., iov_len=10}]')
+
+
+def test_several_messages_show_what_each_held() -> None:
+    array = struct.pack("<QIIQQQQIIII", 0x10, 2, 0, 0x20, 1, 0, 0, 0, 0, 5, 0) + struct.pack(
+        "<QIIQQQQIIII", 0, 0, 0, 0x30, 1, 0, 0, 0x20, 0, 9, 0)
+    captures = [capture(1, array, size=192), capture(1, b"abc", size=5, part=Part.DATA),
+                capture(1, b"\2\0", part=Part.ADDRESS), capture(1, b"other", size=9, part=PARTS + Part.DATA)]
+    first, second = 'data="abc"..., msg_flags=0', 'data="other"..., msg_flags=MSG_TRUNC'
+    sent = arguments(Call(NUMBERS["sendmmsg"], [3, 0x1000, 3, 0], 3, captures=captures))[1]
+    address = sent[sent.index("msg_name"):sent.index("data")]
+    assert sent == f"[{{msg_hdr={{{address}{first}}}}}, {{msg_hdr={{{second}}}}}, ...]"
+    received = [Captured(one.argument, one.kind, one.part, When.EXIT, one.size, one.data) for one in captures]
+    assert arguments(Call(NUMBERS["recvmmsg"], [3, 0x1000, 3, 0, 0], 3, captures=received))[1] == (
+        f"[{{msg_hdr={{{address}{first}}}, msg_len=5}}, {{msg_hdr={{{second}}}, msg_len=9}}, ...]")
 
 
 def test_words_are_listed() -> None:

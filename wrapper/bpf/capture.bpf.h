@@ -21,6 +21,10 @@ struct user_msghdr {
 	__u64 iov, iov_len, control, control_len;
 	__u32 flags, pad2;
 };
+struct mmsghdr {
+	struct user_msghdr message;
+	__u32 len, pad;
+};
 
 /* The task's text storage, emptied if what is there is not this call's; NULL when there is no memory. */
 static __always_inline struct text *take_text(struct ptw_task *state, struct task_struct *task)
@@ -69,7 +73,8 @@ static __always_inline void fill_chunk(struct ptw_chunk *chunk, __u32 argument, 
 }
 
 /* What identifies a capture, in one word for the verifier's sake: argument, kind, part, when. */
-#define WHAT(argument, kind, part, when) ((argument) | (kind) << 8 | (part) << 16 | (when) << 24)
+#define WHAT(argument, kind, part, when) ((argument) | (kind) << 8 | PART(part) | (when) << 24)
+#define PART(part) ((part) << 16)
 
 static __always_inline void fill_what(struct ptw_chunk *chunk, __u32 what, __u32 state, __u32 kept, __u64 size)
 {
@@ -230,7 +235,8 @@ static __always_inline int put_vector(struct text *text, __u32 argument, __u32 w
 	return put_vector_data(text, WHAT(argument, PTW_CAPTURE_VECTOR, PTW_PART_DATA, when), pointer, elements, bytes);
 }
 
-__noinline int put_message(struct text *text, __u32 argument, __u32 when, __u64 pointer, __u64 bytes)
+/* What a message's header points to. `what`: that of the header, which the parts are added to. */
+__noinline int put_message_parts(struct text *text, __u32 what, __u64 pointer, __u64 bytes)
 {
 	struct user_msghdr message;
 
@@ -238,20 +244,54 @@ __noinline int put_message(struct text *text, __u32 argument, __u32 when, __u64 
 		return -1;
 	if (bpf_probe_read_user(&message, sizeof(message), (const void *)pointer))
 		return -1;
-	if (put_bytes(text, WHAT(argument, PTW_CAPTURE_MESSAGE, PTW_PART_ITSELF, when), pointer, sizeof(message),
-		      sizeof(message)))
-		return -1;
-	if (message.name &&
-	    put_bytes(text, WHAT(argument, PTW_CAPTURE_MESSAGE, PTW_PART_ADDRESS, when), message.name,
-		      message.name_len, 128))
+	if (message.name && put_bytes(text, what + PART(PTW_PART_ADDRESS), message.name, message.name_len, 128))
 		return -1;
 	if (message.iov_len <= 1024 &&
-	    put_vector_data(text, WHAT(argument, PTW_CAPTURE_MESSAGE, PTW_PART_DATA, when), message.iov,
-			    message.iov_len, bytes))
+	    put_vector_data(text, what + PART(PTW_PART_DATA), message.iov, message.iov_len, bytes))
 		return -1;
 	if (message.control && message.control_len)
-		return put_bytes(text, WHAT(argument, PTW_CAPTURE_MESSAGE, PTW_PART_CONTROL, when), message.control,
-				 message.control_len, PTW_STRUCT_LIMIT);
+		return put_bytes(text, what + PART(PTW_PART_CONTROL), message.control, message.control_len,
+				 PTW_STRUCT_LIMIT);
+	return 0;
+}
+
+static __always_inline int put_message(struct text *text, __u32 what, __u64 pointer, __u64 bytes)
+{
+	if (put_bytes(text, what, pointer, sizeof(struct user_msghdr), sizeof(struct user_msghdr)))
+		return -1;
+	return put_message_parts(text, what, pointer, bytes);
+}
+
+/*
+ * An array of messages: of each as much as went into it (`when` at exit), or all it has. `last`: there will be no other
+ * try, so that a message that cannot be read costs no others.
+ */
+__noinline int put_messages(struct text *text, __u32 what, __u64 pointer, __u64 count, __u32 last)
+{
+	__u32 at_exit = what >> 24 == PTW_AT_EXIT;
+
+	if (!text)
+		return -1;
+	if (count > 1024)	/* UIO_MAXIOV: the kernel takes as many of more */
+		count = 1024;
+	if (put_bytes(text, what, pointer, count * sizeof(struct mmsghdr), PTW_MESSAGES * sizeof(struct mmsghdr)))
+		return -1;
+	for (__u32 i = 0; i < PTW_MESSAGES; i++) {
+		const struct mmsghdr *one = (const void *)(pointer + i * sizeof(*one));
+		__u32 mine = what + PART(PTW_PARTS * i);
+		__u32 before = text->used;
+		__u32 len = 0;
+
+		if (i >= count)
+			break;
+		if (!(at_exit && bpf_probe_read_user(&len, sizeof(len), &one->len)) &&
+		    !put_message_parts(text, mine, (__u64)one, at_exit ? len : ~0ull))
+			continue;
+		if (!last)
+			return -1;
+		text->used = before;
+		put_nothing(text, mine + PART(PTW_PART_DATA), 0);
+	}
 	return 0;
 }
 
@@ -325,7 +365,12 @@ __noinline int capture(struct ptw_task *state, struct text *text, __u64 i, __u32
 		error = put_vector(text, i, when, pointer, units, bytes);
 		break;
 	case PTW_CAPTURE_MESSAGE:
-		error = put_message(text, i, when, pointer, bytes);
+		error = put_message(text, WHAT(i, PTW_CAPTURE_MESSAGE, PTW_PART_ITSELF, when), pointer, bytes);
+		break;
+	case PTW_CAPTURE_MESSAGES:
+		units = units_of(argument, &state->call, result);
+		error = put_messages(text, WHAT(i, PTW_CAPTURE_MESSAGES, PTW_PART_ITSELF, when), pointer, units,
+				     when == PTW_AT_EXIT || (state->retry & (1u << i)));
 		break;
 	case PTW_CAPTURE_WORDS:
 		error = put_words(text, WHAT(i, PTW_CAPTURE_WORDS, PTW_PART_ITSELF, when), pointer);

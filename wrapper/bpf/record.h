@@ -34,6 +34,7 @@ enum ptw_limit {
 	PTW_CAPTURE_LIMIT = 4096,	/* most bytes kept of a buffer */
 	PTW_STRUCT_LIMIT = 512,	/* most bytes kept of a structure or an array of them */
 	PTW_VECTORS = 16,	/* buffers looked at of one vector (struct iovec[]) */
+	PTW_MESSAGES = 8,	/* messages looked at of one array (struct mmsghdr[]): it has 64 bytes a message */
 	PTW_WORDS = 256,	/* words looked at of argv, and of envp */
 	PTW_WORDS_SIZE = 8192,	/* and bytes kept of them */
 	PTW_FRAMES = 64,	/* most frames of a call stack */
@@ -84,6 +85,7 @@ enum ptw_capture {
 	PTW_CAPTURE_MESSAGE = 6,	/* struct msghdr: it, its address, its data, its control messages */
 	PTW_CAPTURE_WORDS = 7,		/* an array of strings with NULL at its end */
 	PTW_CAPTURE_STACK = 8,		/* no argument: the call stack */
+	PTW_CAPTURE_MESSAGES = 9,	/* struct mmsghdr[]: the array, and of each message what MESSAGE has */
 };
 
 enum ptw_count {
@@ -135,14 +137,23 @@ enum ptw_chunk_state {
 
 enum ptw_when { PTW_AT_ENTER = 0, PTW_AT_EXIT = 1 };
 
-/* Parts of one argument. Of a vector: the array, the data. Of a message: the header, the data, and these. */
-enum ptw_part { PTW_PART_ITSELF = 0, PTW_PART_DATA = 1, PTW_PART_ADDRESS = 2, PTW_PART_CONTROL = 3 };
+/*
+ * Parts of one argument. Of a vector: the array, the data. Of a message: the header, the data, and these. Of an array of
+ * messages: the array, and PTW_PARTS * n and more for the message n.
+ */
+enum ptw_part {
+	PTW_PART_ITSELF = 0,
+	PTW_PART_DATA = 1,
+	PTW_PART_ADDRESS = 2,
+	PTW_PART_CONTROL = 3,
+	PTW_PARTS = 4,
+};
 
 /* A capture: `kept` bytes follow, padded to 8. */
 struct ptw_chunk {
 	ptw_u8 argument;		/* PTW_ARGUMENTS for the stack */
 	ptw_u8 kind;			/* enum ptw_capture */
-	ptw_u8 part;			/* enum ptw_part */
+	ptw_u8 part;			/* enum ptw_part; of one of several messages with its number */
 	ptw_u8 state : 4;		/* enum ptw_chunk_state */
 	ptw_u8 when : 4;		/* enum ptw_when */
 	ptw_u32 kept;

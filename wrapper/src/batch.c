@@ -10,6 +10,7 @@
 enum {
 	BYTES_A_ROW = 64,	/* mean room for paths, and for captures; a batch that runs out of it is full earlier */
 	CAPTURES_A_ROW = 2,
+	MESSAGE_SIZE = 64,	/* sizeof(struct mmsghdr) */
 	CAPTURES_A_CALL = 64,	/* more than there can be */
 	TEXT_LEAST = 4 * PTW_PATHS * (PTW_PATH_SIZE + 1),
 	DATA_LEAST = 4 * (PTW_ROOM + PTW_SLACK),
@@ -135,7 +136,7 @@ void ptw_batch_clear(struct ptw_batch *batch)
 {
 	batch->rows = batch->paths = batch->captures = 0;
 	batch->returned = batch->readable = batch->truncated = batch->missed = 0;
-	batch->captured = batch->unread = batch->no_room = batch->malformed = 0;
+	batch->captured = batch->unread = batch->no_room = batch->left_out = batch->malformed = 0;
 	batch->file_bytes = batch->all = 0;
 	memset(batch->event_rows, 0, sizeof(batch->event_rows));
 	batch->since = 0;
@@ -181,9 +182,14 @@ static int well_formed(const struct ptw_syscall *call, size_t size)
 	return 1;
 }
 
-/* The call could use memory that we could not read: it was given some, and did not fail for it. */
+/*
+ * The call could use memory that we could not read: it was given some, and did not fail for it, nor ended before that
+ * one of several messages.
+ */
 static int missed(const struct ptw_syscall *call, const struct ptw_chunk *chunk)
 {
+	if (chunk->kind == PTW_CAPTURE_MESSAGES && chunk->part && call->result <= chunk->part / PTW_PARTS)
+		return 0;
 	return chunk->state == PTW_CHUNK_UNREADABLE && chunk->argument < PTW_ARGUMENTS &&
 	       call->args[chunk->argument] && call->result != -EFAULT;
 }
@@ -222,6 +228,8 @@ static void append_capture(struct ptw_batch *batch, const struct ptw_syscall *ca
 	batch->captures = index + 1;
 	batch->captured += (uint32_t)readable;
 	batch->unread += (uint32_t)missed(call, chunk);
+	if (chunk->kind == PTW_CAPTURE_MESSAGES && chunk->part == PTW_PART_ITSELF && chunk->size > chunk->kept)
+		batch->left_out += (uint32_t)((chunk->size - chunk->kept) / MESSAGE_SIZE);
 }
 
 /* Paths in the order of the arguments, whenever each could be read; other captures as they come. */

@@ -23,6 +23,7 @@ struct ptw_batch {
 	uint32_t captured;		/* captures that are not null */
 	uint32_t unread;		/* captures that are null though the call could use the memory */
 	uint32_t no_room;		/* rows of which captures are missing for lack of room */
+	uint32_t left_out;		/* messages of arrays of them that were not looked at */
 	uint32_t malformed;		/* records refused: always 0 unless a program and this file disagree */
 	int64_t *t_enter;
 	int64_t *t_exit;

@@ -179,7 +179,7 @@ GAPS = Table("gaps", "a known hole in the record", (
 CAPTURES = pa.list_(pa.field("item", pa.struct([
     pa.field("argument", pa.int8()),  # 0 is the first; 6 the call stack
     pa.field("kind", pa.int8()),  # syscall_arguments.Capture
-    pa.field("part", pa.int8()),  # syscall_arguments.Part
+    pa.field("part", pa.int8()),  # syscall_arguments.Part; of the message n of several PARTS * n more
     pa.field("when", pa.int8()),  # syscall_arguments.When
     pa.field("size", pa.int64()),  # bytes it has in the program; more than there are here when it was cut
     pa.field("data", pa.binary()),  # null: could not be read

@@ -22,7 +22,8 @@ Kinds of memory; `<` is read by the kernel and captured at enter, `>` written by
                     says that argument n points to; [bn]: words of 64 bits that have as many bits as argument n says;
                     [=n]: n bytes
     <bytes[…]       the same of bytes that are the program's data: as many are kept as the user wants
-    <iov[n]         a vector of n buffers, and what they hold; <msg a message header and what belongs to it
+    <iov[n]         a vector of n buffers, and what they hold; <msg a message header and what belongs to it;
+                    <mmsghdr[n] an array of such
     !               behind `>`: written though the call fails
 """
 
@@ -463,15 +464,20 @@ class Capture(IntEnum):
     MESSAGE = 6
     WORDS = 7
     STACK = 8
+    MESSAGES = 9
 
 
 class Part(IntEnum):
-    """Which part of a vector or message a capture is: `enum ptw_part`."""
+    """Which part of a vector or message a capture is: `enum ptw_part`. Of the message n of several: PARTS * n more."""
 
     ITSELF = 0
     DATA = 1
     ADDRESS = 2
     CONTROL = 3
+
+
+PARTS = 4
+"""Parts a message has: PTW_PARTS."""
 
 
 class When(IntEnum):
@@ -515,7 +521,8 @@ class Signature:
 
 
 _MEMORY = re.compile(r"(?P<way><>|<|>)(?P<failure>!?)(?P<type>\w+)(?:\[(?P<count>[^]]+)\])?")
-_CAPTURES = {"bytes": Capture.BUFFER, "iov": Capture.VECTOR, "msg": Capture.MESSAGE}
+_CAPTURES = {"bytes": Capture.BUFFER, "iov": Capture.VECTOR, "msg": Capture.MESSAGE,
+             "mmsghdr": Capture.MESSAGES}
 
 
 def _argument(text: str) -> Argument:

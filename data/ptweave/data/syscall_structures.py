@@ -237,6 +237,11 @@ def vector_lengths(data: bytes) -> list[int]:
     return [struct.unpack_from("<Q", data, at + 8)[0] for at in range(0, len(data) - 15, 16)]
 
 
+def messages(data: bytes) -> list[tuple[bytes, int]]:
+    """Of each element of a struct mmsghdr[]: its msg_hdr, its msg_len."""
+    return [(data[at:at + 56], struct.unpack_from("<I", data, at + 56)[0]) for at in range(0, len(data) - 63, 64)]
+
+
 def message_flags(data: bytes) -> int:
     """msg_flags of a struct msghdr."""
     return int(struct.unpack_from("<I", data, 48)[0]) if len(data) >= 52 else 0

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ptweave.data import syscall_structures as structures
-from ptweave.data.syscall_arguments import SIGNATURES, Argument, Capture, Part, When
+from ptweave.data.syscall_arguments import PARTS, SIGNATURES, Argument, Capture, Part, When
 from ptweave.data.syscall_flags import SETS, signal_name
 from ptweave.data.syscall_table import errno_name, name_of
 
@@ -118,17 +118,32 @@ def _vector(parts: Mapping[int, Captured]) -> str:
 
 def _message(parts: Mapping[int, Captured]) -> str:
     header = parts.get(Part.ITSELF)
-    if header is None or header.data is None:
+    return "" if header is None or header.data is None else _header(header.data, parts)
+
+
+def _messages(parts: Mapping[int, Captured], *, lengths: bool) -> str:
+    """An array of messages, as many as were looked at; with `lengths` what the call says of how much each got."""
+    array = parts.get(Part.ITSELF)
+    if array is None or array.data is None:
         return ""
+    shown = []
+    for at, (header, length) in enumerate(structures.messages(array.data)):
+        mine = {part: parts[part + PARTS * at] for part in Part if part and part + PARTS * at in parts}
+        shown.append(f"{{msg_hdr={_header(header, mine)}{f', msg_len={length}' if lengths else ''}}}")
+    return "[" + ", ".join(shown) + (", ..." if array.size > len(array.data) else "") + "]"
+
+
+def _header(header: bytes, parts: Mapping[int, Captured]) -> str:
+    """A message: its header, and what was kept of what belongs to it."""
     address, data, control = (parts.get(part) for part in (Part.ADDRESS, Part.DATA, Part.CONTROL))
     shown = []
-    if address is not None and address.data is not None:
+    if address is not None and address.data:
         shown.append(f"msg_name={structures.text('sockaddr', address.data, address.size)}")
     if data is not None and data.data is not None:
         shown.append(f"data={quoted(data.data, more=data.size > len(data.data))}")
     if control is not None and control.data is not None:
         shown.append(f"msg_control={structures.control(control.data)}")
-    flags = structures.message_flags(header.data)
+    flags = structures.message_flags(header)
     return "{" + ", ".join([*shown, f"msg_flags={SETS['msg'].text(flags) if flags else '0'}"]) + "}"
 
 
@@ -141,6 +156,8 @@ def _memory(argument: Argument, parts: Mapping[int, Captured], result: int | Non
         return _vector(parts)
     if argument.capture is Capture.MESSAGE:
         return _message(parts)
+    if argument.capture is Capture.MESSAGES:
+        return _messages(parts, lengths=argument.at_exit)
     if argument.capture is Capture.WORDS:
         return _words(one)
     if argument.capture in (Capture.STRING, Capture.BUFFER):

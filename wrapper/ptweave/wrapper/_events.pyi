@@ -14,6 +14,7 @@ class _Batch:
     captured: int
     unread: int
     no_room: int
+    left_out: int
     t_enter: Any
     t_exit: Any
     result: Any

@@ -27,7 +27,7 @@ STREAM = "syscalls/kernel"
 
 FILE_NAME = "syscalls.arrow"
 FILES_NAME = "files.arrow"
-COUNTED = ("paths", "truncated", "missed", "captures", "unread", "no_room")
+COUNTED = ("paths", "truncated", "missed", "captures", "unread", "no_room", "left_out")
 """What a batch counts of the memory that arguments point to; `account_captures` takes the sums."""
 
 
@@ -230,6 +230,8 @@ def account_captures(ledger: Ledger, counts: dict[str, int]) -> None:
                lost={"unreadable": counts["unread"]})
     if counts["no_room"]:
         ledger.add(f"{STREAM}/captures_cut", "calls", lost={"no_room": counts["no_room"]})
+    if counts["left_out"]:
+        ledger.add(f"{STREAM}/messages", "messages", lost={"not_looked_at": counts["left_out"]})
 
 
 __all__ = ["FILES_NAME", "FILE_NAME", "STREAM", "Lost", "Options", "Stream", "SyscallRecorder", "Variant",
