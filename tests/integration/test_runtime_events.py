@@ -15,7 +15,9 @@ import pytest
 from ptweave.merge import Run
 from ptweave.wrapper import runtimes
 from ptweave.wrapper.elf_places import Places
-from ptweave.wrapper.uprobe_tables import ProbeTables
+from ptweave.wrapper.filters import Kind
+from ptweave.wrapper.uprobe_tables import MOST_NAMES, ProbeTables, _CauseNames
+from ptweave.wrapper.uprobes import Probe
 from support.bpf import needs_bpf
 from support.command import ptweave, words
 from support.programs import ROOT, compile_program
@@ -23,7 +25,38 @@ from support.programs import ROOT, compile_program
 pytestmark = [pytest.mark.root, needs_bpf]
 
 PROGRAMS = ROOT / "tests" / "programs"
-JAVA_HOME = Path("/usr/lib/jvm/java-17-openjdk-amd64")
+LEAST = 17  # oldest OpenJDK that is held to its own log
+
+
+def major(home: Path) -> int:
+    """The version of a JDK, from its release file; 0 of what is none (a runtime alone has no compiler)."""
+    try:
+        found = re.search(r'^JAVA_VERSION="(\d+)', (home / "release").read_text(), re.MULTILINE)
+    except OSError:
+        return 0
+    return int(found[1]) if found and (home / "bin" / "javac").exists() else 0
+
+
+def jdks() -> dict[int, Path]:
+    """The JDKs that are here, by version: JAVA_HOME's, and those that are installed."""
+    homes = [*map(Path, filter(None, [os.environ.get("JAVA_HOME")])), *sorted(Path("/usr/lib/jvm").glob("*"))]
+    found: dict[int, Path] = {}
+    for home in homes:
+        if major(home) >= LEAST and (home / "lib/server/libjvm.so").exists():
+            found.setdefault(major(home), home.resolve())
+    return found
+
+
+JDKS = jdks()
+NEWER = 21
+no_java = pytest.mark.skip(reason=f"no OpenJDK {LEAST} is here")
+no_newer_java = pytest.mark.skip(reason=f"no OpenJDK {NEWER} or newer is here")
+JAVAS = [pytest.param(JDKS[LEAST], id=f"java{LEAST}") if LEAST in JDKS else
+         pytest.param(None, id=f"java{LEAST}", marks=no_java),
+         *[pytest.param(home, id=f"java{version}") for version, home in JDKS.items() if version >= NEWER]]
+if not any(version >= NEWER for version in JDKS):
+    JAVAS.append(pytest.param(None, id=f"java{NEWER}+", marks=no_newer_java))
+every_java = pytest.mark.parametrize("java", JAVAS)
 PYTHON = "/usr/bin/python3"
 COUNT = 34_000  # six references each: more than 200,000
 
@@ -37,8 +70,8 @@ def recorded(folder: Path, *options: object) -> tuple[Run, bytes]:
     return run, done.out
 
 
-def compiled(folder: Path, name: str) -> None:
-    subprocess.run([JAVA_HOME / "bin/javac", "-d", folder, PROGRAMS / f"{name}.java"], check=True)
+def compiled(java: Path, folder: Path, name: str) -> None:
+    subprocess.run([java / "bin/javac", "-d", folder, PROGRAMS / f"{name}.java"], check=True)
 
 
 def logged(out: bytes) -> list[str]:
@@ -47,26 +80,38 @@ def logged(out: bytes) -> list[str]:
     return [line for line in lines if line.startswith("Pause") or re.match(r"Concurrent .*Cycle .*ms", line)]
 
 
+def told_cause(line: str) -> str:
+    """The cause in a line of -Xlog:gc: the last words in parentheses before the sizes."""
+    found = re.search(r"\(((?:[^()]|\(\))+)\) \d+M", line)
+    assert found is not None, line
+    return found[1]
+
+
+@every_java
 @pytest.mark.parametrize(("collector", "every"), [("Serial", 50), ("Parallel", 50), ("G1", 4)])
-def test_collections_of_java_agree_with_its_own_log_one_to_one(collector: str, every: int, tmp_path: Path) -> None:
-    compiled(tmp_path, "Collections")
+def test_collections_of_java_agree_with_its_own_log_one_to_one(java: Path, collector: str, every: int,
+                                                                         tmp_path: Path) -> None:
+    compiled(java, tmp_path, "Collections")
     run, out = recorded(
-        tmp_path, "--kinds", "garbage_collect", "--", JAVA_HOME / "bin/java", "-Xmx64m", f"-XX:+Use{collector}GC",
+        tmp_path, "--kinds", "garbage_collect", "--", java / "bin/java", "-Xmx64m", f"-XX:+Use{collector}GC",
         "-XX:InitiatingHeapOccupancyPercent=5", "-Xlog:gc", "-cp", tmp_path, "Collections", every)
     log = logged(out)
     with run:
-        rows = run.sql("select kind, cause, used_before, used_after, duration from gc order by t + duration").rows()
+        rows = run.sql("select kind, cause, cause_name, used_before, used_after, duration from gc "
+                       "order by t + duration").rows()
     assert len(log) >= 7
     kinds = ["cycle" if line.startswith("Concurrent") else
              "pause" if line.startswith(("Pause Remark", "Pause Cleanup")) else "collection" for line in log]
     assert sorted(row[0] for row in rows) == sorted(kinds)
+    assert {row[2] for row in rows if row[0] == "cycle"} <= {"No GC"}  # it begins when its pause has ended
     stops = [row for row in rows if row[0] != "cycle"]
     lines = [line for line in log if line.startswith("Pause")]
     assert [row[0] for row in stops] == [kind for kind in kinds if kind != "cycle"]
-    for (kind, cause, before, after, duration), line in zip(stops, lines, strict=True):
+    for (kind, cause, name, before, after, duration), line in zip(stops, lines, strict=True):
         told = re.search(r"(\d+)M->(\d+)M\((\d+)M\) ([\d.]+)ms", line)
         assert told is not None
         assert (cause == 0) == ("System.gc()" in line)
+        assert name == (told_cause(line) if kind == "collection" else None)
         if kind == "collection":  # the pools have what the heap has, and the code's and classes' memory with some
             assert before is not None and after is not None
             assert int(told[1]) - 2 <= before >> 20 <= int(told[1]) + 4
@@ -74,12 +119,57 @@ def test_collections_of_java_agree_with_its_own_log_one_to_one(collector: str, e
         assert duration > 0
 
 
-def test_more_than_200_000_references_are_counted_exactly(tmp_path: Path) -> None:
-    compiled(tmp_path, "References")
+PHASES = re.compile(r"GC\(\d+\) (?:[yYO]: )?Pause .* [\d.]+ms")
+"""ZGC's pauses in -Xlog:gc+phases; with generations, which one's it is before."""
+
+
+@every_java
+def test_pauses_of_zgc_agree_with_its_own_log_one_to_one(java: Path, tmp_path: Path) -> None:
+    compiled(java, tmp_path, "Collections")
+    run, out = recorded(tmp_path, "--kinds", "garbage_collect", "--", java / "bin/java", "-Xmx64m", "-XX:+UseZGC",
+                        "-Xlog:gc,gc+phases", "-cp", tmp_path, "Collections", 50)
+    lines = out.decode().splitlines()
+    pauses = [line for line in lines if PHASES.search(line)]
+    cycles = [line for line in lines if re.search(r"\]\[gc *\] GC\(\d+\) .* \d+M\(\d+%\)->", line)]
+    with run:
+        rows = run.sql("select kind, cause, cause_name, duration from gc order by t + duration").rows()
+    assert len(pauses) >= 9
+    found = [row for row in rows if row[0] == "pause"]
+    assert len(found) == len(pauses)
+    assert all(row[1:3] == (None, None) and row[3] > 0 for row in found)
+    assert sorted(row[2] for row in rows if row[0] != "pause") == sorted(told_cause(line) for line in cycles)
+
+
+@every_java
+def test_a_cause_is_named_as_in_the_log_and_without_log_and_counters_the_same_or_not_at_all(java: Path, tmp_path: Path
+                                                                                           ) -> None:
+    compiled(java, tmp_path, "Collections")
+    named: list[dict[int, str | None]] = []
+    for option in ("-Xlog:gc", "-Xlog:disable"):
+        folder = tmp_path / option
+        folder.mkdir()
+        run, out = recorded(folder, "--kinds", "garbage_collect", "--", java / "bin/java", "-Xmx64m",
+                            "-XX:+UseSerialGC", "-XX:-UsePerfData", option, "-cp", tmp_path, "Collections", 50)
+        with run:
+            rows = run.sql("select cause, cause_name from gc order by t").rows()
+        assert [cause for cause, _ in rows].count(0) == 3
+        named.append(dict(rows))
+        if option == "-Xlog:gc":
+            assert [name for _, name in rows] == [told_cause(line) for line in logged(out)]
+    with_log, without = named
+    assert set(without) == set(with_log)
+    if major(java) == LEAST:  # nobody asks for a name there
+        assert set(without.values()) == {None}
+    assert all(name in (None, with_log[cause]) for cause, name in without.items())
+
+
+@every_java
+def test_more_than_200_000_references_are_counted_exactly(java: Path, tmp_path: Path) -> None:
+    compiled(java, tmp_path, "References")
     library = tmp_path / "libreferences.so"
-    subprocess.run(["gcc", "-O1", "-shared", "-fPIC", f"-I{JAVA_HOME}/include", f"-I{JAVA_HOME}/include/linux",
+    subprocess.run(["gcc", "-O1", "-shared", "-fPIC", f"-I{java}/include", f"-I{java}/include/linux",
                     "-o", library, PROGRAMS / "references.c"], check=True)
-    command = [JAVA_HOME / "bin/java", "-Xmx64m", "-cp", tmp_path, "References", library]
+    command = [java / "bin/java", "-Xmx64m", "-cp", tmp_path, "References", library]
     counts = []
     for count in (0, COUNT):  # what the JVM makes for itself, and that with ours
         folder = tmp_path / str(count)
@@ -147,6 +237,36 @@ def test_collections_of_a_python_without_markers_agree_with_its_callbacks(tmp_pa
     assert {row[5:] for row in rows} == {(None, None)}
 
 
+def test_a_cause_s_name_is_the_answer_to_the_question_before_it_and_two_answers_are_none() -> None:
+    asked = Probe(Kind.GARBAGE_COLLECT, "hotspot cause", "/libjvm.so", 1)
+    named = Probe(Kind.GARBAGE_COLLECT, "hotspot named", "/libjvm.so", 1, at_return=True)
+    other = Probe(Kind.GARBAGE_COLLECT, "hotspot begin", "/libjvm.so", 2)
+    names = _CauseNames()
+
+    def ask(tid: int, cause: int, name: bytes | None, *between: Probe) -> None:
+        names.hit(asked, 1, tid, cause, None)
+        for probe in between:
+            names.hit(probe, 1, tid, 0, None)
+        names.hit(named, 1, tid, 0, name)
+
+    ask(5, 0, b"System.gc()")
+    ask(5, 12, b"Allocation Failure")
+    names.hit(asked, 1, 5, 7, None)  # a question of one thread, an answer of another
+    names.hit(named, 1, 6, 0, b"Wrong")
+    ask(7, 8, b"Wrong", other)
+    ask(7, 9, None)
+    assert [names.of(asked, 1, cause) for cause in (0, 12, 7, 8, 9, None)] == [
+        "System.gc()", "Allocation Failure", None, None, None, None]
+    assert names.of(asked, 2, 0) is None
+    ask(5, 0, b"Allocation Failure")
+    assert names.of(asked, 1, 0) is None
+    ask(5, 1, b"\xff")
+    assert names.of(asked, 1, 1) == "\\xff"
+    for cause in range(MOST_NAMES + 1):
+        ask(9, cause, b"Many")
+    assert len(names._names) <= MOST_NAMES and names.of(asked, 1, MOST_NAMES) == "Many"
+
+
 def test_of_a_function_that_a_compiler_changed_no_generation_is_told() -> None:
     class Changed:
         path, markers = "/python", ()
@@ -199,10 +319,11 @@ def test_a_probe_that_cannot_be_is_one_clear_line(probe: str, what: str, tmp_pat
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_java_that_runs_already_is_followed(tmp_path: Path) -> None:
-    compiled(tmp_path, "Collections")
-    java = [str(JAVA_HOME / "bin/java"), "-XX:+UseSerialGC", "-Xmx64m", "-cp", str(tmp_path), "Collections", "50"]
-    script = f"import subprocess, sys\nsys.stdin.readline()\nsubprocess.run({java!r})"
+@every_java
+def test_a_java_that_runs_already_is_followed(java: Path, tmp_path: Path) -> None:
+    compiled(java, tmp_path, "Collections")
+    command = [str(java / "bin/java"), "-XX:+UseSerialGC", "-Xmx64m", "-cp", str(tmp_path), "Collections", "50"]
+    script = f"import subprocess, sys\nsys.stdin.readline()\nsubprocess.run({command!r})"
     target = subprocess.Popen([PYTHON, "-c", script], stdin=subprocess.PIPE)
     try:
         assert target.stdin is not None

@@ -67,6 +67,9 @@ GC = Table("gc", "a garbage collection, or another pause that a runtime's collec
     Column("generation", _I32, "", "cpython: the oldest generation collected; null of others"),
     Column("cause", _I32, "", "hotspot: GCCause::Cause of its version (0: System.gc()); null of a pause, and of "
            "others"),
+    Column("cause_name", _STR, "", "hotspot: the name it gives that cause, as in its own log; null where it names "
+           "none: OpenJDK 17 with -XX:-UsePerfData and no log, a library without symbols, lost hits of probes",
+           dictionary=True),
     Column("freed_objects", _I64, "objects", "cpython: unreachable objects found; null of others"),
     Column("used_before", _I64, "bytes", "hotspot: in the memory pools it collects, at its begin; null not told"),
     Column("used_after", _I64, "bytes", "the same at its end"),

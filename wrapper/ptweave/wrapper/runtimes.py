@@ -2,7 +2,8 @@
 """Where runtimes tell of their collections and references: OpenJDK's HotSpot, and CPython.
 
 Both have markers (USDT) in builds that were configured with them, as Debian's and Temurin's are. HotSpot's causes come
-from a function of its tracer, by its symbol; so do all collections of a CPython without markers.
+from a function of its tracer, by its symbol, their names from the one that it names them with for its performance
+counters and its log, before each collection; so do all collections of a CPython without markers.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from ptweave.wrapper.uprobes import Probe, Source, Value
 _TIME = "RK11TimeInstantI30CompositeCounterRepresentation29CompositeElapsedCounterSourceE"
 _STARTS = (f"_ZN8GCTracer15report_gc_startEN7GCCause5CauseE{_TIME}",)
 _STOPS = (f"_ZN8GCTracer13report_gc_endE{_TIME}P14TimePartitions",)
+_NAMES = "_ZN7GCCause9to_stringENS_5CauseE"
 _MARKERS = {("hotspot", "gc__begin"): ("hotspot begin", (0,)), ("hotspot", "gc__end"): ("hotspot end", ()),
             ("hotspot", "mem__pool__gc__begin"): ("hotspot pool begin", (5, 6)),
             ("hotspot", "mem__pool__gc__end"): ("hotspot pool end", (5, 6)),
@@ -61,9 +63,21 @@ def collections(places: Places) -> list[Probe]:
             offset = places.find(symbol)
             if offset is not None:
                 found.append(Probe(Kind.GARBAGE_COLLECT, name, places.path, offset, values))
+    found += _of_cause_names(places)
     if not any(probe.name == "python start" for probe in found):
         found += _of_python_s_function(places)
     return found
+
+
+def _of_cause_names(places: Places) -> list[Probe]:
+    """Where HotSpot asks for the name of a cause, and gets it."""
+    offset = places.find(_NAMES)
+    if offset is None:
+        return []
+    return [Probe(Kind.GARBAGE_COLLECT, "hotspot cause", places.path, offset,
+                  (Value("cause", Source.REGISTER, "di", size=4),)),
+            Probe(Kind.GARBAGE_COLLECT, "hotspot named", places.path, offset,
+                  (Value("name", Source.STRING, "ax"),), at_return=True)]
 
 
 def _of_python_s_function(places: Places) -> list[Probe]:

@@ -16,6 +16,8 @@ from ptweave.wrapper.event_tables import Files, Rows
 from ptweave.wrapper.filters import Kind
 from ptweave.wrapper.uprobes import Probe, Source, Value
 
+MOST_NAMES = 1 << 12
+"""Names of causes that are remembered; of more, all are forgotten, and told again with the next collection."""
 MOST_UNENDED = 1 << 16
 """Threads whose collections are under way; more are not remembered."""
 
@@ -48,6 +50,31 @@ def narrow(values: npt.NDArray[np.uint64], value: Value) -> npt.NDArray[np.int64
     return found.view(np.int64)
 
 
+class _CauseNames:
+    """What processes call the causes of collections: each HotSpot asks for a name, and gets it, before it collects."""
+
+    def __init__(self) -> None:
+        self._asked: dict[int, int] = {}  # by tid: the cause
+        self._names: dict[tuple[int, str, int], str | None] = {}  # by pid, library, cause
+
+    def hit(self, probe: Probe, pid: int, tid: int, value: int, text: bytes | None) -> None:
+        """A hit of any probe of collections: a question, the answer to the one right before it, or neither."""
+        asked = self._asked.pop(tid, None)
+        if probe.name == "hotspot cause":
+            self._asked[tid] = value
+        elif probe.name == "hotspot named" and asked is not None and text is not None:
+            if len(self._names) >= MOST_NAMES:
+                self._names.clear()
+            key = (pid, probe.path, asked)
+            name = text.decode(errors="backslashreplace")
+            # two names of one cause: hits in between were lost, and which of them is right is not known
+            self._names[key] = name if self._names.get(key, name) == name else None
+
+    def of(self, probe: Probe, pid: int, cause: int | None) -> str | None:
+        """The name of a cause; None when it was not told."""
+        return None if cause is None else self._names.get((pid, probe.path, cause))
+
+
 class ProbeTables:
     """Knows the probes by number, and the collections that have not ended. `rows_of` is as EVENT_ROWS."""
 
@@ -55,6 +82,7 @@ class ProbeTables:
         self._probes = probes
         self._open: dict[int, list[_Collection]] = {}  # by tid
         self._completed: dict[int, int] = {}  # by pid
+        self._names = _CauseNames()
         self.rows_of: dict[Kind, Callable[[Rows, Files], pa.Table]] = {
             Kind.GARBAGE_COLLECT: self._collections, Kind.JNI_REFERENCE: self._references, Kind.UPROBE: self._uprobes}
 
@@ -99,10 +127,14 @@ class ProbeTables:
         for row in rows:
             probe = self._probes[int(row["number"])]
             values = [int(narrow(row["value"][i:i + 1], value)[0]) for i, value in enumerate(probe.values)]
+            pid, tid = int(row["pid"]), int(row["tid"])
+            text = None if not values or int(row["unreadable"]) & 1 else bytes(row["text"])
+            self._names.hit(probe, pid, tid, values[0] if values else 0, text)
             runtime = "cpython" if probe.name.startswith("python") else "hotspot"
             freed = values[0] if probe.name == "python done" else None
-            for done in self._step(probe.name, int(row["tid"]), int(row["t"]), values):
-                found.append(self._row(int(row["pid"]), int(row["tid"]), done, runtime, freed))
+            for done in self._step(probe.name, tid, int(row["t"]), values):
+                name = self._names.of(probe, pid, done.cause)
+                found.append({**self._row(pid, tid, done, runtime, freed), "cause_name": name})
         return pa.Table.from_pylist(found, schema=pa.schema([(one.name, one.type) for one in GC.columns]))
 
     def _row(self, pid: int, tid: int, done: _Collection, runtime: str, freed: int | None) -> dict[str, Any]:
