@@ -316,6 +316,62 @@ def _words(entry: Path) -> bytes:
         return b""
 
 
+TURNS = 50_000  # two changes of its comm each, a few hundred nanoseconds apart without a recorder
+
+
+@pytest.mark.parametrize(("rule", "wanted"), [
+    (["--accept", "comm=two"], {"getppid": TURNS, "getpgrp": 0}),
+    (["--reject", "comm=two"], {"getppid": 0, "getpgrp": TURNS}),
+    (["--accept", "comm=two", "--reject", "comm=two"], {"getppid": 0, "getpgrp": 0}),
+    ([], {"getppid": TURNS, "getpgrp": TURNS})])
+def test_each_call_of_a_target_that_changes_its_comm_all_the_time_is_judged_by_the_comm_it_had(
+        rule: list[str], wanted: dict[str, int], tmp_path: Path) -> None:
+    """The last but one: a reject beats an accept that contradicts it."""
+    program = compile_program(tmp_path, "comm_changer")
+    done = ptweave("events", "-q", "--ring", "67108864", *rule, "-o", tmp_path / "run.ptw", "--", program, TURNS)
+    assert done.status == 0, done.err
+    with Run(tmp_path / "run.ptw") as run:
+        rows = dict(run.sql("select name, count(*) from syscalls where name in ('getppid', 'getpgrp') "
+                            "group by name").rows())
+        assert run.ledger.losses == []
+        assert {name: rows.get(name, 0) for name in wanted} == wanted
+
+
+ODD = (b"\xff\xfe", b"caf\xe9", b"e\xcc\x81", b"\xed\xa0\x80", b"new\nline \x1b[31m")
+
+
+def test_paths_that_are_too_long_or_no_utf8_are_rows_that_are_right(tmp_path: Path) -> None:
+    script = ("import os, sys\nlong = [b'q' * 4095, b'q' * 4096, b'q' * 100000]\n"
+              "for one in [*map(bytes.fromhex, sys.argv[1:]), *long]:\n"
+              "    try: os.stat(one)\n    except OSError: pass\n")
+    done = ptweave("events", "-q", "-o", tmp_path / "run.ptw", "--", "/usr/bin/python3", "-S", "-c", script,
+                   *(b"/nowhere/".hex() + one.hex() for one in ODD))
+    assert done.status in (0, 1), done.err
+    with Run(tmp_path / "run.ptw") as run:
+        rows = run.sql("select paths[1], errno, call_text(number, args, result, paths, files, data) from syscalls "
+                       "where name in ('stat', 'newfstatat') and (paths[1] like '/nowhere/%' or paths[1] like 'qqq%') "
+                       "order by t_enter").rows()
+        # of 4096 bytes all are kept, but that there are no more is not known
+        assert run.ledger["syscalls/kernel/paths"].lost == {"truncated": 2}
+        assert len(run.ledger.losses) == 1
+    shown = ["/nowhere/" + one.decode(errors="backslashreplace") for one in ODD]
+    assert [row[:2] for row in rows] == [*((one, "ENOENT") for one in shown), ("q" * 4095, "ENAMETOOLONG"),
+                                         *[("q" * 4096, "ENAMETOOLONG")] * 2]
+    assert all(row[2].isprintable() and row[2].isascii() for row in rows)
+
+
+def test_the_recording_of_a_process_that_has_ended_and_was_not_waited_for_ends_at_once_and_is_empty(
+        tmp_path: Path) -> None:
+    target = subprocess.Popen(["/bin/true"])
+    os.waitid(os.P_PID, target.pid, os.WEXITED | os.WNOWAIT)
+    done = ptweave("events", "-q", "--pid", str(target.pid), "-o", tmp_path / "run.ptw")
+    target.wait()
+    assert (done.status, done.err) == (0, "")
+    with Run(tmp_path / "run.ptw") as run:
+        assert run.sql("select count(*) from syscalls").rows() == [(0,)]
+        assert run.ledger.losses == [] and run.ledger.check() == []
+
+
 def test_a_fork_bomb_of_a_thousand_processes_is_recorded_whole(tmp_path: Path) -> None:
     program = compile_program(tmp_path, "process_ends")
     done = ptweave("events", "-q", "-o", tmp_path / "run.ptw", "--", program, "many", "1000")
