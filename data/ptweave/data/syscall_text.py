@@ -128,7 +128,8 @@ def _messages(parts: Mapping[int, Captured], *, lengths: bool) -> str:
         return ""
     shown = []
     for at, (header, length) in enumerate(structures.messages(array.data)):
-        mine = {part: parts[part + PARTS * at] for part in Part if part and part + PARTS * at in parts}
+        mine: dict[int, Captured] = {
+            part: parts[part + PARTS * at] for part in Part if part and part + PARTS * at in parts}
         shown.append(f"{{msg_hdr={_header(header, mine)}{f', msg_len={length}' if lengths else ''}}}")
     return "[" + ", ".join(shown) + (", ..." if array.size > len(array.data) else "") + "]"
 
