@@ -283,7 +283,11 @@ def test_rules_are_read_again_when_their_file_changes_and_wrong_ones_change_noth
 def program_numbers(pid: int) -> list[int]:
     found = []
     for entry in Path(f"/proc/{pid}/fdinfo").iterdir():
-        match = re.search(r"^prog_id:\s+(\d+)$", entry.read_text(), re.MULTILINE)
+        try:
+            text = entry.read_text()
+        except FileNotFoundError:
+            continue  # a table's file, closed in between
+        match = re.search(r"^prog_id:\s+(\d+)$", text, re.MULTILINE)
         found += [int(match[1])] if match else []
     return found
 
