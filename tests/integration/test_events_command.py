@@ -293,18 +293,17 @@ def program_numbers(pid: int) -> list[int]:
 
 
 def test_a_killed_recorder_leaves_the_target_running_and_readable_tables(tmp_path: Path) -> None:
-    path = tmp_path / "run.ptw"
-    with recorder(tmp_path, "-o", path, "--", "/bin/sh", "-c", "while :; do /bin/sleep 0.01; done", "a name of its own"
-                  ) as process:
+    path, name = tmp_path / "run.ptw", f"of {tmp_path}"
+    with recorder(tmp_path, "-o", path, "--", "/bin/sh", "-c", "while :; do /bin/sleep 0.01; done", name) as process:
         wait_until(lambda: (path / "tables" / "syscalls" / "000000.parquet").exists())
         assert program_numbers(process.pid)
         process.kill()
         process.wait()
     # it is there; a child of its that has not become sleep yet has the same words, and a higher number most often
     target = min(int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal() and
-                 b"a name of its own" in _words(entry))
+                 name.encode() in _words(entry))
     os.kill(target, signal.SIGKILL)
-    wait_until(lambda: not any(b"a name of its own" in _words(entry) for entry in Path("/proc").iterdir()
+    wait_until(lambda: not any(name.encode() in _words(entry) for entry in Path("/proc").iterdir()
                                if entry.name.isdecimal()))
     with Run(path) as run:
         assert run.sql("select count(*) > 100 from syscalls").rows() == [(True,)]
