@@ -11,7 +11,7 @@ from lab.stretches import NOT_KEPT, addresses, check_is_the_end_of, parts, stret
 from ptweave.data import Bundle
 
 RING = 64 << 10
-AT_REST = 200
+AT_REST = 500
 """Instructions before a thread waits that are the same in every run. Those before may not be: which thread looks at a
 page first, and is told of it, differs."""
 
@@ -19,6 +19,12 @@ page first, and is told of it, differs."""
 def ran(job: Job, name: str) -> dict[int, tuple[int, int]]:
     """What the module says of each task."""
     return {one.tid: (one.count, one.hash) for one in job.executed(f"oracle_{name}")}
+
+
+def same_end(one: list[int], other: list[int]) -> int:
+    """How many of the last instructions are the same."""
+    pairs = zip(reversed(one), reversed(other), strict=False)
+    return next((count for count, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
 
 
 def begun(bundle: Bundle) -> dict[int, tuple[int, int]]:
@@ -41,13 +47,14 @@ def test_a_smaller_ring_has_the_end_of_what_each_of_them_ran(job: Job) -> None:
     whole, small = decoded(job, "whole"), decoded(job, "small")
     references = {thread: addresses(whole, str(thread)) for thread in threads(whole).values()}
     assert len(references) == 4
-    ends = set()
+    ends = []
     for thread in threads(small).values():
         found = addresses(small, str(thread))
-        (same,) = [number for number, reference in references.items() if reference[-AT_REST:] == found[-AT_REST:]]
-        assert 1000 < len(found) < len(references[same])
-        ends.add(same)
-    assert ends == set(references)
+        ends.append(max(same_end(found, reference) for reference in references.values()) / len(found))
+        assert 1000 < len(found) < max(map(len, references.values()))
+        assert ends[-1] * len(found) >= AT_REST
+    assert len(ends) == 4
+    assert max(ends) == 1, "no thread is the same to the last instruction that was kept"
     lost = {stream for stream, why, count, _ in small.ledger().losses if why == NOT_KEPT and count}
     assert lost == {f"trace/{thread}" for thread in references}
     assert small.ledger().check() == []
