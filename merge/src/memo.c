@@ -8,7 +8,7 @@
 
 enum {
 	ENTRIES = 1 << 16,
-	SLOTS = 4 * ENTRIES,
+	SLOTS = 2 * ENTRIES,
 	SEEN = 1 << 16,
 	STEPS = 1 << 20,
 	FRAMES = 1 << 17,

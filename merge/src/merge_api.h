@@ -139,6 +139,11 @@ int64_t ptm_program_count(const struct ptm_program *program, const int32_t *path
 /* Their ordinals and block numbers, at most `room` of them; returns how many were written. */
 int64_t ptm_program_scan(const struct ptm_program *program, const int64_t *seqs, const int32_t *paths, size_t n,
 			 int64_t *seq_out, int32_t *block_out, size_t room);
+/* 1 when each of `n` executed paths begins where the one before it ended, 0 when not (or one does not exist). */
+int ptm_program_follows(const struct ptm_program *program, const int64_t *seqs, const int32_t *paths, size_t n);
+/* Ordinals of paths that follow each other so, the first of which begins at `first`. -EINVAL. */
+int ptm_program_ordinals(const struct ptm_program *program, int64_t first, const int32_t *paths, size_t n,
+			 int64_t *seq_out);
 /* Block ordinal after path `path` that begins at `seq`; or -EINVAL. */
 int64_t ptm_program_after(const struct ptm_program *program, int64_t seq, int32_t path);
 

@@ -15,19 +15,9 @@ bool program_falls_through(const struct ptm_block *from, const struct ptm_block 
 
 bool program_plain_step(const struct ptm_block *from, const struct ptm_block *to)
 {
-	if (from->function != to->function)
-		return false;
-	switch (from->cls) {
-	case PTM_OTHER:
-	case PTM_COND_JUMP:
-	case PTM_JUMP:
-	case PTM_IND_JUMP:
-		return true;
-	case PTM_RETURN:
-		return false;
-	default:
-		return program_falls_through(from, to);
-	}
+	const struct path begin = { .function = to->function, .addr = to->addr, .ip = to->ip };
+
+	return program_plain_begin(from, &begin);
 }
 
 static bool plain_after(const struct ptm_block *before, const struct ptm_block *block)
@@ -79,8 +69,16 @@ static int digest(struct ptm_program *program, size_t index, int64_t begin, int6
 		.length = (uint32_t)(end - begin),
 		.instructions = (uint32_t)instructions,
 		.syscalls = syscalls,
-		.plain = plain,
+		.plain = plain && begin < end,
 	};
+	if (begin < end) {
+		const struct ptm_block *block = &program->blocks[program->values[begin]];
+
+		path->function = block->function;
+		path->addr = block->addr;
+		path->ip = block->ip;
+		path->last = (uint32_t)program->values[end - 1];
+	}
 	return 0;
 }
 
@@ -96,7 +94,7 @@ int ptm_program_create(const struct ptm_block *blocks, size_t n_blocks, const in
 	program->n_blocks = n_blocks;
 	program->values = values;
 	program->n_paths = n_paths;
-	program->paths = calloc(n_paths ? n_paths : 1, sizeof(*program->paths));
+	program->paths = aligned_alloc(64, (n_paths ? n_paths : 1) * sizeof(*program->paths));
 	program->places = calloc(n_values ? n_values : 1, sizeof(*program->places));
 	if (!program->paths || !program->places)
 		goto fail;
@@ -159,6 +157,32 @@ int64_t ptm_program_scan(const struct ptm_program *program, const int64_t *seqs,
 		}
 	}
 	return (int64_t)count;
+}
+
+int ptm_program_follows(const struct ptm_program *program, const int64_t *seqs, const int32_t *paths, size_t n)
+{
+	for (size_t i = 0; i + 1 < n; i++) {
+		if (paths[i] < 0 || (size_t)paths[i] >= program->n_paths)
+			return 0;
+		/* unsigned: ordinals of a file that lies may be anything */
+		if ((uint64_t)seqs[i + 1] != (uint64_t)seqs[i] + program->paths[paths[i]].length)
+			return 0;
+	}
+	return 1;
+}
+
+int ptm_program_ordinals(const struct ptm_program *program, int64_t first, const int32_t *paths, size_t n,
+			 int64_t *seq_out)
+{
+	uint64_t seq = (uint64_t)first;
+
+	for (size_t i = 0; i < n; i++) {
+		if (paths[i] < 0 || (size_t)paths[i] >= program->n_paths)
+			return -EINVAL;
+		seq_out[i] = (int64_t)seq;
+		seq += program->paths[paths[i]].length;
+	}
+	return 0;
 }
 
 int64_t ptm_program_after(const struct ptm_program *program, int64_t seq, int32_t path)

@@ -7,13 +7,17 @@
 
 #include "merge_api.h"
 
-/* A path, digested: what the walk must know to take it without looking at its blocks. */
+/* A path, digested: what the walk must know to take it without looking at its blocks. A cache line. */
 struct path {
-	int64_t first;          /* index of its first block number in `values` */
+	_Alignas(64) int64_t first; /* index of its first block number in `values` */
 	uint32_t length;
 	uint32_t instructions;
 	uint32_t syscalls;      /* system-call blocks in it */
-	bool plain;             /* stays in one frame: no call, return, marker or change of function inside */
+	bool plain;             /* has blocks, and stays in one frame: no call, return, marker or change of function */
+	uint32_t function;      /* of its first block, as addr and ip are */
+	uint32_t last;          /* its last block */
+	uint64_t addr;
+	uint64_t ip;
 };
 
 /* Where a block stands in a path. */
@@ -34,7 +38,25 @@ struct ptm_program {
 /* True when `to` is the instruction after `from`'s last. */
 bool program_falls_through(const struct ptm_block *from, const struct ptm_block *to);
 
-/* True when nothing but a step inside one frame can have happened between two blocks executed in a row. */
+/* True when nothing but a step inside one frame can have happened between a block and a path executed after it. */
+static inline bool program_plain_begin(const struct ptm_block *from, const struct path *to)
+{
+	if (from->function != to->function)
+		return false;
+	switch (from->cls) {
+	case PTM_OTHER:
+	case PTM_COND_JUMP:
+	case PTM_JUMP:
+	case PTM_IND_JUMP:
+		return true;
+	case PTM_RETURN:
+		return false;
+	default:
+		return from->addr + from->size == to->addr || from->ip + from->size == to->ip;
+	}
+}
+
+/* The same between two blocks. */
 bool program_plain_step(const struct ptm_block *from, const struct ptm_block *to);
 
 #endif

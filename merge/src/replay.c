@@ -95,7 +95,7 @@ static int repeat(struct ptm_walk *walk, const struct memo_entry *entry, const s
 		error = put_frames(walk, entry);
 	if (!error && (entry->n_marks || entry->n_visits))
 		error = put_places(walk, entry);
-	walk->before = &walk->program->blocks[walk->program->values[path->first + path->length - 1]];
+	walk->before = &walk->program->blocks[path->last];
 	return error;
 }
 

@@ -14,6 +14,8 @@
 
 enum {
 	OUTPUT_ROWS = 1 << 17,  /* rows of output after which feeding pauses */
+	AHEAD = 12,             /* rows of flow, at which what is known of a path is fetched */
+	NEAR = 4,               /* and its last block */
 	FIRST_MARKS = 1024,
 };
 
@@ -395,21 +397,16 @@ static int walk_blocks(struct ptm_walk *walk, const struct path *path, int64_t s
 
 bool walk_stays(const struct ptm_walk *walk, const struct path *path)
 {
-	const struct ptm_block *first;
-
-	if (event_before(walk, walk->next + path->length))
+	if (!path->plain || !walk->before || !walk->frames.n || event_before(walk, walk->next + path->length))
 		return false;
-	if (!path->plain || !path->length || !walk->before || !walk->frames.n)
-		return false;
-	first = &walk->program->blocks[walk->program->values[path->first]];
-	return frames_top(&walk->frames)->function == first->function && program_plain_step(walk->before, first);
+	return frames_top(&walk->frames)->function == path->function && program_plain_begin(walk->before, path);
 }
 
 void walk_over(struct ptm_walk *walk, const struct path *path)
 {
 	walk->frames.blocks += path->length;
 	walk->frames.instructions += path->instructions;
-	walk->before = &walk->program->blocks[walk->program->values[path->first + path->length - 1]];
+	walk->before = &walk->program->blocks[path->last];
 }
 
 int walk_reach(struct ptm_walk *walk, int64_t seq)
@@ -461,6 +458,15 @@ static int walk_path(struct ptm_walk *walk, uint32_t number, int64_t seq)
 	return error;
 }
 
+/* Paths come in no order: what will be looked at soon is fetched while others are walked. */
+static void fetch_ahead(const struct ptm_program *program, const int32_t *paths, size_t left)
+{
+	if (left > AHEAD && (uint32_t)paths[AHEAD] < program->n_paths)
+		__builtin_prefetch(&program->paths[paths[AHEAD]]);
+	if (left > NEAR && (uint32_t)paths[NEAR] < program->n_paths)
+		__builtin_prefetch(&program->blocks[program->paths[paths[NEAR]].last]);
+}
+
 int64_t ptm_walk_feed(struct ptm_walk *walk, const int64_t *seqs, const int32_t *paths, size_t n,
 		      const int64_t *anchor_seqs, const int64_t *anchor_times, size_t n_anchors,
 		      const struct ptm_event *events, size_t n_events, size_t *anchors_used, size_t *events_used)
@@ -477,6 +483,7 @@ int64_t ptm_walk_feed(struct ptm_walk *walk, const int64_t *seqs, const int32_t 
 	       walk->visits.n < OUTPUT_ROWS) {
 		const int32_t number = paths[done];
 
+		fetch_ahead(program, paths + done, n - done);
 		if (number < 0 || (size_t)number >= program->n_paths)
 			error = -EINVAL;
 		else

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The merge: from decoded streams to answers, one thread after the other.
 
-For each thread its flow is read twice: once to find where its system calls are, so that their times become known
+For each thread its flow is gone over twice: once to find where its system calls are, so that their times become known
 moments, and once to walk it with a shadow call stack, which also finds the executed thunk markers.
 """
 
@@ -51,6 +51,7 @@ from ptweave.merge.accesses import Accesses, Lines
 from ptweave.merge.addresses import Addresses
 from ptweave.merge.events import Events, events_of, interruptions, merge_events
 from ptweave.merge.graph import write_graph
+from ptweave.merge.kept_flow import KeptFlow
 from ptweave.merge.moments import Moments, joined, known_moments
 from ptweave.merge.program import Program
 from ptweave.merge.recorded_stacks import RecordedStacks
@@ -215,7 +216,8 @@ class _Merge:
 
     def _walk_thread(self, thread: int, walker: Walker, sink: Any) -> None:
         gaps = self._gaps(thread)
-        found = self._find_system_calls(thread)
+        flow = KeptFlow(lambda: self._paths(thread), self._program)
+        found = self._find_system_calls(thread, flow)
         calls = ThreadCalls((np.empty(0, np.int64), np.empty(0, np.int64)), merge_events([]))
         if self._syscalls:
             calls = self._syscalls.place(thread, found, gaps, lambda: known_moments(self._clock, thread))
@@ -225,7 +227,7 @@ class _Merge:
         def emit(rows: Any) -> None:
             sink.write_table(walker.calls(thread, rows))
 
-        marks = walker.thread(self._paths(thread), self._moments(thread, calls, end), events,
+        marks = walker.thread(flow.again(), self._moments(thread, calls, end), events,
                               emit if sink else None, self._report)
         if self._syscalls:
             self._syscalls.disown_work(thread, marks.visits)
@@ -237,12 +239,12 @@ class _Merge:
         for some in self._tags:
             some.place(thread, lambda: self._moments(thread, calls, end))
 
-    def _find_system_calls(self, thread: int) -> tuple[I64, I32]:
-        """The first reading: where system calls were made, and where the flow ends (`self._end`)."""
+    def _find_system_calls(self, thread: int, flow: KeptFlow) -> tuple[I64, I32]:
+        """The first going over: where system calls were made, and where the flow ends (`self._end`)."""
         wanted = self._syscalls is not None and self._syscalls.in_thread(thread) > 0
         found: list[tuple[I64, I32]] = []
         self._end = 0
-        for seqs, paths in self._paths(thread):
+        for seqs, paths in flow.first():
             if wanted:
                 found.append(self._program.system_calls(seqs, paths))
             if len(seqs):

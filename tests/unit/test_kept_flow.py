@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: MIT
+"""A thread's flow, gone over twice: the second time is the first, whether it was kept or is read again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ptweave.merge.kept_flow import Batch, KeptFlow
+from ptweave.merge.program import Program
+from support.bundle_writer import BundleWriter
+
+LENGTHS = (1, 2, 3, 4)
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
+    """Four paths, of 1, 2, 3 and 4 blocks."""
+    writer = BundleWriter(tmp_path_factory.mktemp("flow") / "run.ptw", cut=64)
+    writer.task(0, begin=0)
+    writer.run(0, [writer.block("main", "jump") for _ in range(sum(LENGTHS))], cuts=np.cumsum(LENGTHS)[:-1].tolist())
+    with Program(writer.write()) as made:
+        made.compile()
+        assert [made.after(0, path) for path in range(len(LENGTHS))] == list(LENGTHS)
+        yield made
+
+
+class Source:
+    """Gives batches in memory that is written over for the next one, as the reader of a table does."""
+
+    def __init__(self, batches: list[Batch]) -> None:
+        self.batches = batches
+        self.times = 0
+
+    def read(self) -> Iterator[Batch]:
+        self.times += 1
+        for seqs, paths in self.batches:
+            given = seqs.copy(), paths.copy()
+            yield given
+            for column in given:
+                column.fill(-77)
+
+
+def flow_of(rows: list[tuple[int, int]], cuts: list[int]) -> list[Batch]:
+    """Batches of rows (blocks missing before the path, path)."""
+    seqs, paths, at = [], [], 0
+    for hole, path in rows:
+        seqs.append(at + hole)
+        paths.append(path)
+        at = seqs[-1] + (LENGTHS[path] if 0 <= path < len(LENGTHS) else 1)
+    edges = [0, *sorted(cut % (len(rows) + 1) for cut in cuts), len(rows)]
+    return [(np.array(seqs[begin:end], np.int64), np.array(paths[begin:end], np.int32))
+            for begin, end in zip(edges, edges[1:], strict=False)]
+
+
+def as_lists(batches: Iterator[Batch]) -> list[tuple[list[int], list[int]]]:
+    return [(seqs.tolist(), paths.tolist()) for seqs, paths in batches]
+
+
+HOLES = st.sampled_from([0] * 12 + [1, -3, 1 << 40])
+PATHS = st.sampled_from([0, 1, 2, 3] * 4 + [-1, 4])
+
+
+@given(rows=st.lists(st.tuples(HOLES, PATHS), max_size=40), cuts=st.lists(st.integers(0, 40), max_size=6),
+       limit=st.sampled_from([0, 1, 7, 30, 1000]))
+def test_the_second_going_over_is_the_first_with_holes_and_paths_that_do_not_exist(
+        program: Program, rows: list[tuple[int, int]], cuts: list[int], limit: int) -> None:
+    batches = flow_of(rows, cuts)
+    flow = KeptFlow(Source(batches).read, program, limit)
+    first = as_lists(flow.first())
+    assert first == as_lists(iter(batches))
+    assert as_lists(flow.again()) == first
+
+
+@pytest.mark.parametrize(("hole", "limit", "read"), [(0, 8, 1), (0, 7, 2), (5, 24, 1), (5, 23, 2)],
+                         ids=["fits", "does not fit", "with a hole, fits", "with a hole, does not fit"])
+def test_only_what_does_not_fit_is_read_again(program: Program, hole: int, limit: int, read: int) -> None:
+    source = Source(flow_of([(0, 1)] * 4 + [(hole, 2)] * 4, []))
+    flow = KeptFlow(source.read, program, limit)
+    first = as_lists(flow.first())
+    assert as_lists(flow.again()) == first
+    assert source.times == read
+
+
+def test_a_path_that_begins_one_block_late_is_told_from_one_that_follows(program: Program) -> None:
+    paths = np.array([0, 1, 2, 3], np.int32)
+    assert program.follow(np.array([5, 6, 8, 11], np.int64), paths)
+    assert program.ordinals(5, paths).tolist() == [5, 6, 8, 11]
+    assert not program.follow(np.array([5, 6, 8, 12], np.int64), paths)
