@@ -106,12 +106,17 @@ struct ptm_call {
 	uint32_t depth;
 };
 
-/* An execution of a marker block, with the innermost return addresses (packed as ptm_block.addr; 0 unknown). */
+/* Innermost return addresses (packed as ptm_block.addr; 0 unknown), and how many of them the stack had; the rest is 0. */
+struct ptm_returns {
+	uint64_t returns[6];
+	uint64_t known;
+};
+
+/* An execution of a marker block. */
 struct ptm_mark {
 	int64_t seq;
-	int32_t block;
-	uint32_t known;
-	uint64_t returns[6];
+	int64_t block;
+	struct ptm_returns callers;
 };
 
 enum ptm_visit_kind {
@@ -129,6 +134,7 @@ struct ptm_visit {
 
 struct ptm_program;
 struct ptm_tree;
+struct ptm_callers;
 struct ptm_walk;
 
 int ptm_program_create(const struct ptm_block *blocks, size_t n_blocks, const int64_t *offsets,
@@ -178,11 +184,20 @@ int ptm_walk_end(struct ptm_walk *walk, const int64_t *anchor_seqs, const int64_
 const struct ptm_call *ptm_walk_calls(struct ptm_walk *walk, size_t *ret);
 const struct ptm_mark *ptm_walk_marks(struct ptm_walk *walk, size_t *ret);
 const struct ptm_visit *ptm_walk_visits(struct ptm_walk *walk, size_t *ret);
+
+int ptm_callers_create(struct ptm_callers **ret);
+void ptm_callers_destroy(struct ptm_callers *callers);
+/* Numbers of marks' callers among the distinct ones: 0, 1, … as they are met first. -ENOMEM. */
+int ptm_callers_number(struct ptm_callers *callers, const struct ptm_mark *marks, size_t n, uint32_t *numbers);
+/* The distinct ones, valid until more are numbered. */
+const struct ptm_returns *ptm_callers_items(const struct ptm_callers *callers, size_t *ret);
+
 /* Calls counted under their whole stack, and those folded because it was too deep, or there were too many. */
 void ptm_walk_folds(const struct ptm_walk *walk, int64_t *whole, int64_t *deep, int64_t *many);
 
 /* cdef: end */
 
 #define PTM_NONE UINT32_MAX
+#define PTM_RETURNS 6
 
 #endif

@@ -323,11 +323,11 @@ int walk_put_mark(struct ptm_walk *walk, const struct ptm_mark *mark)
 static int put_mark(struct ptm_walk *walk, int64_t x, uint32_t block)
 {
 	const struct frames *frames = &walk->frames;
-	struct ptm_mark mark = { .seq = x, .block = (int32_t)block };
+	struct ptm_mark mark = { .seq = x, .block = block };
 
-	for (size_t i = 0; !frames->beyond && i + 1 < frames->n && i < 6; i++) {
-		mark.returns[i] = frames->items[frames->n - 1 - i].ret;
-		mark.known = (uint32_t)i + 1;
+	for (size_t i = 0; !frames->beyond && i + 1 < frames->n && i < PTM_RETURNS; i++) {
+		mark.callers.returns[i] = frames->items[frames->n - 1 - i].ret;
+		mark.callers.known = i + 1;
 	}
 	return walk_put_mark(walk, &mark);
 }

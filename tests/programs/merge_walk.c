@@ -81,7 +81,51 @@ static void make_flow(struct flow *flow)
 		};
 }
 
-static void check_calls(struct ptm_walk *walk, int64_t *n_calls)
+/* A mark's number is that of its own list, and no list is there twice. */
+static void check_callers(struct ptm_walk *walk, struct ptm_callers *callers)
+{
+	size_t n, distinct;
+	const struct ptm_mark *marks = ptm_walk_marks(walk, &n);
+	uint32_t *numbers = malloc((n + 1) * sizeof(*numbers));
+
+	assert(numbers && !ptm_callers_number(callers, marks, n, numbers));
+	const struct ptm_returns *items = ptm_callers_items(callers, &distinct);
+
+	for (size_t i = 0; i < n; i++)
+		assert(numbers[i] < distinct && !memcmp(&items[numbers[i]], &marks[i].callers, sizeof(*items)));
+	for (size_t i = 0; i < distinct && i < 50; i++)
+		for (size_t j = 0; j < i; j++)
+			assert(memcmp(&items[i], &items[j], sizeof(*items)));
+	free(numbers);
+}
+
+/* More lists than the table first holds, each twice, told apart by every word of theirs. */
+static void check_many_callers(void)
+{
+	enum { MARKS = 20000 };
+	struct ptm_mark *marks = calloc(MARKS, sizeof(*marks));
+	uint32_t numbers[MARKS];
+	struct ptm_callers *callers;
+	size_t distinct;
+
+	assert(marks && ptm_callers_create(&callers) == 0);
+	for (size_t i = 0; i < MARKS; i++) {
+		marks[i].callers.known = i % 7;
+		marks[i].callers.returns[i % PTM_RETURNS] = (i / 2 + 1) << (i % 40);
+	}
+	for (int again = 0; again < 2; again++) {
+		assert(!ptm_callers_number(callers, marks, MARKS, numbers));
+		const struct ptm_returns *items = ptm_callers_items(callers, &distinct);
+
+		assert(distinct > 1024 && distinct <= MARKS);
+		for (size_t i = 0; i < MARKS; i++)
+			assert(!memcmp(&items[numbers[i]], &marks[i].callers, sizeof(*items)));
+	}
+	ptm_callers_destroy(callers);
+	free(marks);
+}
+
+static void check_calls(struct ptm_walk *walk, struct ptm_callers *callers, int64_t *n_calls)
 {
 	size_t n;
 	const struct ptm_call *calls = ptm_walk_calls(walk, &n);
@@ -93,7 +137,7 @@ static void check_calls(struct ptm_walk *walk, int64_t *n_calls)
 		assert(calls[i].depth >= 1);
 	}
 	*n_calls += (int64_t)n;
-	ptm_walk_marks(walk, &n);
+	check_callers(walk, callers);
 	ptm_walk_visits(walk, &n);
 }
 
@@ -101,11 +145,13 @@ static void walk_flow(const struct flow *flow, struct ptm_program *program)
 {
 	struct ptm_tree *tree;
 	struct ptm_walk *walk;
+	struct ptm_callers *callers;
 	size_t anchors = 0, events = 0, row = 0, used_anchors, used_events, n;
 	int64_t n_calls = 0, blocks = 0, instructions = 0, time = 0, whole, deep, many, called = 0;
 
 	assert(ptm_tree_create(2 + below(60), 2 + below(8), &tree) == 0);
 	assert(ptm_walk_create(program, tree, (int)below(2), &walk) == 0);
+	assert(ptm_callers_create(&callers) == 0);
 	for (int thread = 0; thread < 2; thread++) {
 		ptm_walk_begin(walk);
 		for (anchors = events = row = 0; row < ROWS;) {
@@ -119,11 +165,11 @@ static void walk_flow(const struct flow *flow, struct ptm_program *program)
 			row += (size_t)done;
 			anchors += used_anchors;
 			events += used_events;
-			check_calls(walk, &n_calls);
+			check_calls(walk, callers, &n_calls);
 		}
 		assert(ptm_walk_end(walk, flow->anchor_seqs + anchors, flow->anchor_times + anchors,
 				    ANCHORS - anchors) == 0);
-		check_calls(walk, &n_calls);
+		check_calls(walk, callers, &n_calls);
 		blocks = instructions = time = 0;
 		const uint32_t *touched = ptm_tree_touched(tree, &n);
 
@@ -142,6 +188,7 @@ static void walk_flow(const struct flow *flow, struct ptm_program *program)
 	}
 	ptm_walk_folds(walk, &whole, &deep, &many);
 	assert(whole + deep + many == called);
+	ptm_callers_destroy(callers);
 	ptm_walk_destroy(walk);
 	ptm_tree_destroy(tree);
 }
@@ -259,6 +306,7 @@ int main(int argc, char **argv)
 	const int flows = argc > 1 ? atoi(argv[1]) : 100;
 
 	check_timeline();
+	check_many_callers();
 	check_very_deep();
 	for (int i = 0; i < flows; i++) {
 		struct flow *flow = calloc(1, sizeof(*flow));

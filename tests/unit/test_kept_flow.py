@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -55,7 +55,7 @@ def flow_of(rows: list[tuple[int, int]], cuts: list[int]) -> list[Batch]:
         at = seqs[-1] + (LENGTHS[path] if 0 <= path < len(LENGTHS) else 1)
     edges = [0, *sorted(cut % (len(rows) + 1) for cut in cuts), len(rows)]
     return [(np.array(seqs[begin:end], np.int64), np.array(paths[begin:end], np.int32))
-            for begin, end in zip(edges, edges[1:], strict=False)]
+            for begin, end in pairwise(edges)]
 
 
 def as_lists(batches: Iterator[Batch]) -> list[tuple[list[int], list[int]]]:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ptweave.data.schemas import FLOW, ROW_GROUP, TABLES, TableWriter, write_table
+from ptweave.data.schemas import ENCODED, FLOW, ROW_GROUP, TABLES, THUNKS, TableWriter, write_table
 
 
 def flow(rows: int) -> pa.Table:
@@ -38,6 +38,30 @@ def test_sorted_columns_are_delta_packed_and_path_ids_byte_streams(tmp_path: Pat
     assert "BYTE_STREAM_SPLIT" in encodings["path"] and "RLE_DICTIONARY" not in encodings["path"]
     assert "PLAIN" in encodings["thread"] and "RLE_DICTIONARY" not in encodings["thread"]
     assert group.column(0).compression == "ZSTD"
+
+
+def test_lists_that_come_as_dictionaries_are_stored_so_and_read_as_lists_of_text(tmp_path: Path) -> None:
+    names = [["f", None, "main"], [], None, ["g", "main"]]
+    dictionary = pa.array(names, pa.list_(pa.string()))
+    plain = pa.table({column.name: dictionary if column.name == "functions" else pa.nulls(4, column.type)
+                      for column in THUNKS.columns})
+    codes = {"f": 0, "g": 1, "main": 2}
+    values = pa.DictionaryArray.from_arrays(
+        pa.array([name if name is None else codes[name] for some in names for name in some or ()], pa.int32()),
+        pa.array(codes, pa.string()))
+    encoded = pa.ListArray.from_arrays(pa.array([0, 3, 3, 3, 5], pa.int32()), values,
+                                       mask=pa.array([False, False, True, False]))
+    rows = plain.set_column(plain.schema.get_field_index("functions"), "functions", encoded)
+    for name, given in {"plain.parquet": plain, "encoded.parquet": rows}.items():
+        with TableWriter(tmp_path, THUNKS, name, encoded=["functions"] if given is rows else ()) as writer:
+            writer.write(given)
+        file = tmp_path / "thunks" / name
+        group = pq.ParquetFile(file).metadata.row_group(0)
+        stored = {group.column(i).path_in_schema: group.column(i).encodings for i in range(group.num_columns)}
+        assert "RLE_DICTIONARY" in stored["functions.list.element"]
+        assert pq.read_table(file).schema.field("functions").type == pa.list_(pa.string()) != pa.list_(ENCODED)
+        assert duckdb.connect().execute("select functions from read_parquet(?)", [str(file)]).fetchall() == [
+            (some,) for some in names]
 
 
 def test_flow_is_read_by_duckdb_pandas_and_polars(tmp_path: Path) -> None:

@@ -222,8 +222,8 @@ THUNKS = Table("thunks", "what a thread does from one synchronisation operation 
     Column("clock", pa.list_(_U32), "", "vector clock at the thunk's begin, by thread number"),
     Column("seq", _I64, "blocks", "first block of the thunk; null when placed is none", delta=True),
     Column("seq_end", _I64, "blocks", "block after its last; null unknown", delta=True),
-    Column("stack", pa.list_(_U64), "address", "return addresses at the operation, innermost first"),
-    Column("functions", pa.list_(_STR), "", "their functions; null elements unknown"),
+    Column("stack", pa.list_(_U64), "address", "return addresses at the operation, innermost first", dictionary=True),
+    Column("functions", pa.list_(_STR), "", "their functions; null elements unknown", dictionary=True),
     _PLACED,
 ), ("thread", "thunk"))
 
@@ -538,6 +538,15 @@ ENCODED = pa.dictionary(pa.int32(), pa.string())
 """Columns of text as dictionaries."""
 
 
+def _leaf(column: Column) -> str:
+    """What Parquet calls the column its values are in."""
+    return f"{column.name}.list.element" if pa.types.is_list(column.type) else column.name
+
+
+def _encoded(kind: pa.DataType) -> pa.DataType:
+    return pa.list_(ENCODED) if pa.types.is_list(kind) else ENCODED
+
+
 class TableWriter:
     """Writes one table's Parquet file, streaming; a row group every `row_group` rows.
 
@@ -547,14 +556,14 @@ class TableWriter:
 
     def __init__(self, folder: Path, table: Table, name: str = "0.parquet", *, row_group: int = ROW_GROUP,
                  encoded: Collection[str] = ()) -> None:
-        """`encoded`: columns of text that come as dictionaries and need not be looked up again; the file is the same
-        to whoever reads it."""
+        """`encoded`: columns of text, or of lists of text, that come as dictionaries and need not be looked up again;
+        the file is the same to whoever reads it."""
         self.table = table
         self.rows = 0
         self._schema = table.schema
         for at, column in enumerate(table.columns):
             if column.name in encoded:
-                self._schema = self._schema.set(at, self._schema.field(at).with_type(ENCODED))
+                self._schema = self._schema.set(at, self._schema.field(at).with_type(_encoded(column.type)))
         self._row_group = row_group
         target = folder / table.name
         target.mkdir(parents=True, exist_ok=True)
@@ -564,7 +573,7 @@ class TableWriter:
         self._pending_rows = 0
         self._writer = pq.ParquetWriter(
             str(self._partial), self._schema, compression="zstd", compression_level=1,
-            use_dictionary=[c.name for c in table.columns if c.dictionary],
+            use_dictionary=[_leaf(c) for c in table.columns if c.dictionary],
             column_encoding={c.name: "DELTA_BINARY_PACKED" if c.delta else "BYTE_STREAM_SPLIT" for c in table.columns
                              if (c.delta or c.split) and not c.dictionary} or None,
             write_statistics=[c.name for c in table.columns if not pa.types.is_nested(c.type)],  # no query uses others

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """A thread's flow, read once and gone over twice: kept in memory where it is short enough, or read again.
 
-Decompressing a row of flow takes longer than most of what is done with it. Where paths follow each other without a hole,
-an ordinal is the one before and its path's length, so four bytes a row are kept.
+Decompressing a row of flow takes longer than most of what is done with it. Where paths follow each other without a
+hole, an ordinal is the one before and its path's length, so four bytes a row are kept.
 """
 
 from __future__ import annotations

@@ -63,6 +63,7 @@ class Program:
         self.functions: list[str | None] = [None, SIGNAL_NAME, FOLDED_NAME]
         self.blocks = self._load_blocks(bundle)
         self._offsets, self._values = self._load_paths(bundle)
+        self._dictionary: tuple[I32, pa.Array] | None = None
         self.handle = ffi.NULL
 
     def compile(self) -> None:
@@ -165,6 +166,16 @@ class Program:
         """Names of functions by number; null for unknown ones."""
         names = pa.array([name or "" for name in self.functions], pa.string())
         return names.take(pa.array(functions.astype(np.int32), mask=functions == lib.PTM_UNKNOWN))
+
+    def encoded_names(self, functions: npt.NDArray[Any]) -> pa.DictionaryArray:
+        """The same as a dictionary, which is one object for all calls, and has each name once."""
+        if self._dictionary is None:
+            codes: dict[str, int] = {}
+            numbers_ = [codes.setdefault(name or "", len(codes)) for name in self.functions]
+            self._dictionary = np.array(numbers_, np.int32), pa.array(codes, pa.string())
+        numbers_of, names = self._dictionary
+        indices = pa.array(numbers_of[functions], mask=functions == lib.PTM_UNKNOWN)
+        return pa.DictionaryArray.from_arrays(indices, names)
 
     def function_of(self, block: int | None) -> str | None:
         """Name of the function a block is in; None when there is no such block or it is unknown."""

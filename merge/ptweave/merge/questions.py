@@ -166,14 +166,17 @@ TIMELINE_PARTS = tuple(_SPANS)
 """Tables that the timeline is made of."""
 
 _TIMELINE = """
-with boundaries as (
-  select thread, thunk, operation, object, t, coalesce(wait, 0) as wait, functions[1] as function,
-         lead(t) over (partition by thread order by thunk) as following from {thunks}),
+with named as (select thread, thunk, operation, object, t, wait, functions[1] as function from {thunks}),
+boundaries as (
+  select thread, thunk, operation, object, t, coalesce(wait, 0) as wait, function,
+         lead(t) over (partition by thread order by thunk) as following from named),
 spans as ({spans})
 select t_begin, t_end, t_end - t_begin as ns, thread, what, detail, thunk, object, function
 from spans where ($thread is null or thread = $thread) and ($begin is null or t_end >= $begin)
   and ($end is null or t_begin <= $end)
 order by t_begin, thread, t_end desc"""
+"""Innermost functions are taken out before the window is made: lists of all would go through it otherwise, which took
+three quarters of the time."""
 
 
 _FOLDED = """

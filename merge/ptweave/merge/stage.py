@@ -232,8 +232,8 @@ class _Merge:
         if self._syscalls:
             self._syscalls.disown_work(thread, marks.visits)
         if self._thunks:
-            self._thunks.place(thread, marks.thunks, gaps, end, lambda: self._moments(thread, calls, end),
-                               self._program, self._addresses)
+            self._thunks.place(thread, marks.thunks, marks.callers, gaps, end,
+                               lambda: self._moments(thread, calls, end), self._program, self._addresses)
         if self._accesses:
             self._accesses.place(thread, marks.visits, gaps, lambda: self._moments(thread, calls, end), self._program)
         for some in self._tags:
@@ -303,14 +303,14 @@ class _Merge:
         return {thread: pid for thread, pid in found.items()
                 if pid is not None and pid != self._tasks.threads[thread].pid}
 
-    def _functions(self, threads: I64, times: I64, addresses: U64) -> pa.Array:
+    def _functions(self, threads: I64, times: I64, addresses: U64) -> pa.DictionaryArray:
         """Functions of return addresses: of the instruction before each."""
         found = np.zeros(len(addresses), np.int64)
         for thread in np.unique(threads):
             here = threads == thread
             places = self._addresses.locate(int(thread), times[here], addresses[here] - np.uint64(1))
             found[here] = self._addresses.functions_at(places)
-        return self._program.names(found)
+        return self._program.encoded_names(found)
 
     def _account(self) -> None:
         if self._syscalls:

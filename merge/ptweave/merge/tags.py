@@ -64,14 +64,14 @@ class Tags:
             seq = np.where(at >= 0, seqs[np.maximum(at, 0)], seq)
         self.places.put(rows, seq, np.zeros(len(rows), bool))
 
-    def write(self, bundle: Bundle, functions: Callable[[I64, I64, U64], pa.Array]) -> None:
+    def write(self, bundle: Bundle, functions: Callable[[I64, I64, U64], pa.DictionaryArray]) -> None:
         """Write the table. `functions(threads, times, return addresses)` names functions."""
         seq, placed = self.places.columns(slice(0, len(self._table)))
         stacks = self._table["stack"].combine_chunks()
         lengths = stacks.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
         owner = np.repeat(np.arange(len(self._table)), lengths)
         addresses = stacks.flatten().to_numpy(zero_copy_only=False).astype(np.uint64)
-        names = functions(self._thread[owner], self._t[owner], addresses)
+        names = functions(self._thread[owner], self._t[owner], addresses).dictionary_decode()
         offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
         table = self._table.append_column("seq", seq).append_column("placed", placed.cast(pa.string()))
         table = table.append_column("functions", pa.ListArray.from_arrays(pa.array(offsets), names))

@@ -25,6 +25,8 @@ from ptweave.merge.tables import BATCH_ROWS, I64, U64, Bools, numbers
 from ptweave.merge.thunk_rows import FILE as FILE
 from ptweave.merge.thunk_rows import Stacks, ThunkRows, encoded, innermost, words
 
+_ROW_GROUP = 1 << 18
+
 
 class Thunks:
     """The run's decoded thunks, in (thread, thunk) order, and where they begin."""
@@ -66,9 +68,9 @@ class Thunks:
                 if marker:
                     program.blocks["flags"][there] |= lib.PTM_MARKER
 
-    def place(self, thread: int, marks: npt.NDArray[np.void], gaps: I64, end: int,
+    def place(self, thread: int, marks: npt.NDArray[np.void], callers: npt.NDArray[np.void], gaps: I64, end: int,
               clock: Callable[[], Iterator[Moments]], program: Program, addresses: Addresses) -> None:
-        """Place a thread's thunks at the executed markers (MARK_DTYPE); its flow ends at ordinal `end`."""
+        """Place a thread's thunks at the executed markers (MARK_DTYPE, RETURNS_DTYPE); its flow ends at `end`."""
         rows = self._rows.of(thread)
         if not len(rows) or not len(marks):
             return
@@ -92,7 +94,7 @@ class Thunks:
             for first in range(0, len(records), BATCH_ROWS):  # a copy of all marks would be hundreds of megabytes
                 part = slice(first, first + BATCH_ROWS)
                 wanted = site_place[records[part]]
-                fits[part] = (wanted == 0) | _among(wanted, marks[places[part]])
+                fits[part] = (wanted == 0) | _among(wanted, callers[marks["callers"][places[part]]])
             return fits
 
         low, high = bounds(marks["seq"], clock())
@@ -125,12 +127,14 @@ class Thunks:
             found[exact] = np.searchsorted(self.places.seq[rows], seqs[exact], side="right") - 1
         return found
 
-    def write(self, bundle: Bundle, addresses: Addresses, functions: Callable[[I64, I64, U64], pa.Array]) -> None:
+    def write(self, bundle: Bundle, addresses: Addresses,
+              functions: Callable[[I64, I64, U64], pa.DictionaryArray]) -> None:
         """Write the table. `functions(threads, times, return addresses)` names functions."""
         columns = [name for name in DECODED_THUNKS.names
                    if name not in ("tsc", "marker") and not (name == "stack" and self._stacks.whole)]
         done = 0
-        with TableWriter(bundle.tables, THUNKS) as writer:
+        # stacks make these rows long: of more of them, hundreds of megabytes would wait to be written
+        with TableWriter(bundle.tables, THUNKS, row_group=_ROW_GROUP, encoded=["functions"]) as writer:
             for batch in self._file.batches(columns):
                 rows = slice(done, done + len(batch))
                 seq, placed = self.places.columns(rows)
@@ -139,11 +143,11 @@ class Thunks:
                 found = {name: batch.column(name) for name in columns} | {
                     "seq": seq, "placed": placed.cast(pa.string()), "seq_end": pa.array(end, mask=end < 0),
                     "stack": stack, "functions": names}
-                writer.write(pa.table({name: found[name] for name in THUNKS.schema.names}).cast(THUNKS.schema))
+                writer.write(pa.table({name: found[name] for name in THUNKS.schema.names}))
                 done += len(batch)
 
     def _named(self, batch: pa.RecordBatch, rows: slice, addresses: Addresses,
-               functions: Callable[[I64, I64, U64], pa.Array]) -> tuple[pa.ListArray, pa.ListArray]:
+               functions: Callable[[I64, I64, U64], pa.DictionaryArray]) -> tuple[pa.ListArray, pa.ListArray]:
         """Rows' stacks and the names of their functions: a thread's stack is named once in each address space."""
         if self._stacks.whole:
             codes, kept = self._stacks.codes[rows], self._stacks.distinct
@@ -163,9 +167,9 @@ class Thunks:
         return stacks.take(order), pa.ListArray.from_arrays(stacks.offsets, names).take(order)
 
 
-def _among(wanted: U64, marks: npt.NDArray[Any]) -> Bools:
+def _among(wanted: U64, callers: npt.NDArray[Any]) -> Bools:
     """Whether a return address is among a marker's innermost ones, or could be further out than is known."""
-    depth = marks["returns"].shape[1]
-    seen = (marks["returns"] == wanted[:, None]) & (np.arange(depth) < marks["known"][:, None])
-    found: Bools = seen.any(axis=1) | (marks["known"] < 2)
+    depth = callers["returns"].shape[1]
+    seen = (callers["returns"] == wanted[:, None]) & (np.arange(depth) < callers["known"][:, None])
+    found: Bools = seen.any(axis=1) | (callers["known"] < 2)
     return found

@@ -31,11 +31,13 @@ NODE_DTYPE = np.dtype([
 CALL_DTYPE = np.dtype([
     ("call", "<i8"), ("parent", "<i8"), ("seq", "<i8"), ("seq_end", "<i8"), ("t_enter", "<i8"), ("t_exit", "<i8"),
     ("node", "<u4"), ("depth", "<u4")])
-MARK_DTYPE = np.dtype([("seq", "<i8"), ("block", "<i4"), ("known", "<u4"), ("returns", "<u8", (6,))])
+MARK_DTYPE = np.dtype([("seq", "<i8"), ("block", "<i4"), ("callers", "<u4")])
+RETURNS_DTYPE = np.dtype([("returns", "<u8", (6,)), ("known", "<u8")])
+_C_MARK_DTYPE = np.dtype([("seq", "<i8"), ("block", "<i8"), ("callers", RETURNS_DTYPE)])
 assert ffi.sizeof("struct ptm_node") == NODE_DTYPE.itemsize
 assert ffi.sizeof("struct ptm_call") == CALL_DTYPE.itemsize
 VISIT_DTYPE = np.dtype([("seq", "<i8"), ("block", "<i4"), ("kind", "<i4")])
-assert ffi.sizeof("struct ptm_mark") == MARK_DTYPE.itemsize
+assert ffi.sizeof("struct ptm_mark") == _C_MARK_DTYPE.itemsize
 assert ffi.sizeof("struct ptm_visit") == VISIT_DTYPE.itemsize
 
 NO_BLOCK = 0xFFFFFFFF
@@ -46,9 +48,11 @@ Flow = Iterator[tuple[I64, I32]]
 
 @dataclass
 class Marks:
-    """Where a thread executed markers (MARK_DTYPE), and places where accesses were made (VISIT_DTYPE)."""
+    """Where a thread executed markers (MARK_DTYPE), the lists of return addresses that `callers` in them numbers
+    (RETURNS_DTYPE), and places where accesses were made (VISIT_DTYPE)."""
 
     thunks: npt.NDArray[np.void]
+    callers: npt.NDArray[np.void]
     visits: npt.NDArray[np.void]
 
 
@@ -75,11 +79,13 @@ class Walker:
     def __init__(self, program: Program, *, calls: bool, where: str = "flow") -> None:
         self._program = program
         self._where = where
-        self._tree, self._walk = ffi.NULL, ffi.NULL
-        tree, walk = ffi.new("struct ptm_tree **"), ffi.new("struct ptm_walk **")
+        self._tree, self._walk, self._callers = ffi.NULL, ffi.NULL, ffi.NULL
+        tree, walk, callers = (ffi.new(f"struct ptm_{name} **") for name in ("tree", "walk", "callers"))
         check(lib.ptm_tree_create(MAX_STACKS, MAX_DEPTH, tree), where)
         self._tree = tree[0]
         try:
+            check(lib.ptm_callers_create(callers), where)
+            self._callers = callers[0]
             check(lib.ptm_walk_create(program.handle, self._tree, calls, walk), where)
         except Exception:
             self.close()
@@ -89,7 +95,8 @@ class Walker:
     def close(self) -> None:
         lib.ptm_walk_destroy(self._walk)
         lib.ptm_tree_destroy(self._tree)
-        self._walk, self._tree = ffi.NULL, ffi.NULL
+        lib.ptm_callers_destroy(self._callers)
+        self._walk, self._tree, self._callers = ffi.NULL, ffi.NULL, ffi.NULL
 
     def __enter__(self) -> Walker:
         return self
@@ -118,7 +125,7 @@ class Walker:
             self._walk, ffi.from_buffer("int64_t[]", window.seqs), ffi.from_buffer("int64_t[]", window.times),
             len(window.seqs)), self._where)
         self._fetch(marks, emit_calls)
-        return Marks(_joined(marks.thunks, MARK_DTYPE), _joined(marks.visits, VISIT_DTYPE))
+        return Marks(_joined(marks.thunks, MARK_DTYPE), self._distinct_callers(), _joined(marks.visits, VISIT_DTYPE))
 
     def _feed(self, seqs: I64, paths: I32, window: Window, events: Events, marks: _Found,
               emit_calls: Callable[[npt.NDArray[np.void]], None] | None) -> None:
@@ -143,13 +150,27 @@ class Walker:
         count = ffi.new("size_t *")
         found = lib.ptm_walk_marks(self._walk, count)
         if count[0]:
-            marks.thunks.append(_copy(found, count[0], MARK_DTYPE))
+            marks.thunks.append(self._numbered(found, count[0]))
         found = lib.ptm_walk_visits(self._walk, count)
         if count[0]:
             marks.visits.append(_copy(found, count[0], VISIT_DTYPE))
         found = lib.ptm_walk_calls(self._walk, count)
         if count[0] and emit_calls:
             emit_calls(_copy(found, count[0], CALL_DTYPE))
+
+    def _numbered(self, marks: Any, count: int) -> npt.NDArray[np.void]:
+        """Marks with their callers as numbers: there are millions of the ones, and few of the others."""
+        callers = np.empty(count, np.uint32)
+        check(lib.ptm_callers_number(self._callers, marks, count, ffi.from_buffer("uint32_t[]", callers)), self._where)
+        given = np.frombuffer(ffi.buffer(marks, count * _C_MARK_DTYPE.itemsize), _C_MARK_DTYPE)
+        found = np.empty(count, MARK_DTYPE)
+        found["seq"], found["block"], found["callers"] = given["seq"], given["block"], callers
+        return found
+
+    def _distinct_callers(self) -> npt.NDArray[np.void]:
+        count = ffi.new("size_t *")
+        found = lib.ptm_callers_items(self._callers, count)
+        return _copy(found, count[0], RETURNS_DTYPE)
 
     @property
     def folds(self) -> Folds:
