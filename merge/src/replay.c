@@ -56,8 +56,8 @@ static int put_frames(struct ptm_walk *walk, const struct memo_entry *entry)
 	if (error)
 		return error;
 	frames->n -= entry->dropped;
-	memcpy(&frames->items[frames->n], &walk->memo.frames[entry->frame], entry->n_frames * sizeof(*frames->items));
-	frames->n += entry->n_frames;
+	for (uint32_t i = 0; i < entry->n_frames; i++) /* of one or two a call of memcpy costs more than the copy */
+		frames->items[frames->n++] = walk->memo.frames[entry->frame + i];
 	frames->next_call += entry->entered;
 	frames->credit += entry->credit;
 	frames->folds[TREE_WHOLE] += entry->calls;

@@ -7,12 +7,25 @@ void timeline_init(struct timeline *line)
 	*line = (struct timeline){ .begun = false };
 }
 
+/* What interpolation needs, once for all blocks between two moments. */
+static void prepare(struct timeline *line)
+{
+	line->span = line->time = 0;
+	if (line->next == line->n || !line->begun)
+		return;
+	if (line->seqs[line->next] > line->seq0 && line->times[line->next] > line->t0) {
+		line->span = (uint64_t)line->seqs[line->next] - (uint64_t)line->seq0;
+		line->time = (uint64_t)line->times[line->next] - (uint64_t)line->t0;
+	}
+}
+
 void timeline_supply(struct timeline *line, const int64_t *seqs, const int64_t *times, size_t n)
 {
 	line->seqs = seqs;
 	line->times = times;
 	line->n = n;
 	line->next = 0;
+	prepare(line);
 }
 
 static void pass(struct timeline *line)
@@ -21,27 +34,22 @@ static void pass(struct timeline *line)
 	line->seq0 = line->seqs[line->next];
 	line->t0 = line->times[line->next];
 	line->next++;
+	prepare(line);
 }
 
-int64_t timeline_between(const struct timeline *line, int64_t x)
+int64_t timeline_aside(const struct timeline *line, int64_t x)
 {
 	if (line->next == line->n)
 		return line->begun ? line->t0 : 0;
-	const int64_t seq1 = line->seqs[line->next], t1 = line->times[line->next];
-
-	if (!line->begun || seq1 <= line->seq0)
-		return t1;
-	if (x <= line->seq0 || t1 <= line->t0)
+	if (!line->begun || line->seqs[line->next] <= line->seq0)
+		return line->times[line->next];
+	if (x <= line->seq0 || !line->span)
 		return line->t0;
 	const uint64_t done = (uint64_t)x - (uint64_t)line->seq0;
-	const uint64_t span = (uint64_t)seq1 - (uint64_t)line->seq0;
-	const uint64_t time = (uint64_t)t1 - (uint64_t)line->t0;
-	uint64_t product;
 
-	if (!__builtin_mul_overflow(done, time, &product))
-		return line->t0 + (int64_t)(product / span);
-	return line->t0 + (int64_t)((unsigned __int128)done * time / span);
+	return line->t0 + (int64_t)((unsigned __int128)done * line->time / line->span);
 }
+
 
 int64_t timeline_before(struct timeline *line, int64_t x)
 {

@@ -20,13 +20,27 @@ struct timeline {
 	const int64_t *times;
 	size_t n;
 	size_t next;        /* first moment not passed */
+	uint64_t span;      /* from the moment passed to the next one: blocks, and ns; 0: nothing to interpolate */
+	uint64_t time;
 };
 
 void timeline_init(struct timeline *line);
 /* Give the moments that follow; the ones not passed of the last time must be among them. */
 void timeline_supply(struct timeline *line, const int64_t *seqs, const int64_t *times, size_t n);
+/* The same as timeline_between, for whatever comes seldom. */
+int64_t timeline_aside(const struct timeline *line, int64_t x);
+
 /* When block x is reached, at or behind the moments passed and before the next one. */
-int64_t timeline_between(const struct timeline *line, int64_t x);
+static inline int64_t timeline_between(const struct timeline *line, int64_t x)
+{
+	uint64_t product;
+
+	if (!line->span || x <= line->seq0 ||
+	    __builtin_mul_overflow((uint64_t)x - (uint64_t)line->seq0, line->time, &product))
+		return timeline_aside(line, x);
+	return line->t0 + (int64_t)(product / line->span);
+}
+
 /* True when no moment is left to pass up to block x. */
 static inline bool timeline_is_clear(const struct timeline *line, int64_t x)
 {

@@ -199,12 +199,10 @@ int ptm_tree_stack(struct ptm_tree *tree, const uint32_t *functions, const uint3
 	return 0;
 }
 
-struct ptm_node *tree_touch(struct ptm_tree *tree, uint32_t number)
+struct ptm_node *tree_touch_first(struct ptm_tree *tree, uint32_t number)
 {
 	struct ptm_node *node = &tree->nodes[number];
 
-	if (node->epoch == tree->epoch)
-		return node;
 	if (tree->n_touched == tree->touched_room) {
 		const size_t room = tree->touched_room ? 2 * tree->touched_room : FIRST_NODES;
 		uint32_t *touched = realloc(tree->touched, room * sizeof(*touched));

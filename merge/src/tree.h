@@ -37,7 +37,15 @@ void tree_begin(struct ptm_tree *tree);
 /* The node of `parent` (PTM_NONE: the bottom) calling `function` from `block`. Negative errno when out of memory. */
 int tree_child(struct ptm_tree *tree, uint32_t parent, uint32_t function, uint32_t block, enum tree_fold *fold,
 	       uint32_t *ret);
+/* The same node, which this thread had not touched. */
+struct ptm_node *tree_touch_first(struct ptm_tree *tree, uint32_t node);
+
 /* A node with its counters ready for the current thread; NULL when out of memory. */
-struct ptm_node *tree_touch(struct ptm_tree *tree, uint32_t node);
+static inline struct ptm_node *tree_touch(struct ptm_tree *tree, uint32_t number)
+{
+	struct ptm_node *node = &tree->nodes[number];
+
+	return node->epoch == tree->epoch ? node : tree_touch_first(tree, number);
+}
 
 #endif
