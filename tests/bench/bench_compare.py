@@ -5,12 +5,10 @@ of one line, and at which rank that line is."""
 from __future__ import annotations
 
 import json
-import os
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 from tests.bench.report import ROOT, Figure, write
@@ -29,13 +27,10 @@ MEGABYTES = 1000
 
 def compared(a: Path, b: Path, out: Path) -> tuple[float, float]:
     """Wall-clock seconds and greatest memory (MB) of the command."""
-    began = time.perf_counter()
-    process = subprocess.Popen(words("diff", "-q", a, b, "--format", "json", "-o", out))
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode != 0:
+    found = spent(words("diff", "-q", a, b, "--format", "json", "-o", out))
+    if found.status != 0:
         raise SystemExit(f"ptweave diff {a} {b} failed")
-    return time.perf_counter() - began, usage.ru_maxrss / 1024
+    return found.wall, found.memory
 
 
 def measured(folder: Path, rows: int) -> list[Figure]:

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.bench.report import ROOT, Figure, write
+from tests.bench.spent import Spent, spent
 
 sys.path.insert(0, str(ROOT / "tests"))
 
@@ -58,14 +59,12 @@ def recordings(folder: Path) -> dict[str, Path]:
     return {name: folder / f"{name}.ptw" for name in programs}
 
 
-def spent(command: str, bundle: Path) -> tuple[float, float]:
-    """Processor seconds and greatest memory (MB) of a command."""
-    process = subprocess.Popen(words(command, "-q", bundle), stderr=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode not in (0, 1):
+def step(command: str, bundle: Path) -> Spent:
+    """What a step spends."""
+    found = spent(words(command, "-q", bundle), stderr=subprocess.DEVNULL)
+    if found.status not in (0, 1):
         raise SystemExit(f"ptweave {command} {bundle} failed")
-    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
+    return found
 
 
 def answered(ask: Callable[[], Result]) -> float:
@@ -82,14 +81,14 @@ def answered(ask: Callable[[], Result]) -> float:
 
 def steps(name: str, bundle: Path) -> list[Figure]:
     """Decoding and merging."""
-    rounds = []
-    while len(rounds) < RUNS and not (rounds and rounds[0][0][0] + rounds[0][1][0] > 10 * LONG):
-        rounds.append((spent("decode", bundle), spent("merge", bundle)))
-    decode = statistics.median(one[0][0] for one in rounds)
-    merge = statistics.median(one[1][0] for one in rounds)
+    rounds: list[tuple[Spent, Spent]] = []
+    while len(rounds) < RUNS and not (rounds and sum(one.cpu for one in rounds[0]) > 10 * LONG):
+        rounds.append((step("decode", bundle), step("merge", bundle)))
+    decode = statistics.median(one.cpu for one, _ in rounds)
+    merge = statistics.median(one.cpu for _, one in rounds)
     return [Figure(f"{name}: decode", decode, "s", "", None),
             Figure(f"{name}: merge", merge, "s", "decode", merge / decode, wanted=ADDED),
-            Figure(f"{name}: memory of merge", max(one[1][1] for one in rounds), "MB", "", None, wanted=MEGABYTES)]
+            Figure(f"{name}: memory of merge", max(one.memory for _, one in rounds), "MB", "", None, wanted=MEGABYTES)]
 
 
 def questions(name: str, bundle: Path) -> list[Figure]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -101,6 +102,7 @@ class ThreadRows:
         schema = pa.schema([table.schema.field(name) for name in ["thread", *columns]])
         self._files = [open_parquet(path, schema) for path in self._paths]
         self._groups = [group for number in range(len(self._files)) for group in self._index(number)]
+        self._of_threads: dict[tuple[int, int], dict[int, tuple[int, int]]] = {}
         self._cached: tuple[int, int] = (-1, -1)
         self._cache: pa.Table | None = None
 
@@ -123,12 +125,29 @@ class ThreadRows:
         """Numbers of the threads that have rows, ascending."""
         found: set[int] = set()
         for group in self._groups:
-            if group.first == group.last:
-                found.add(group.first)
-            else:
-                for batch in self._batches(group, ["thread"]):
-                    found.update(np.unique(_integers(batch, 0, self._paths[group.file])).tolist())
+            found.update([group.first] if group.first == group.last else self._spans(group))
         return sorted(found)
+
+    def _spans(self, group: _RowGroup) -> dict[int, tuple[int, int]]:
+        """First row, and the one behind the last, of each thread in a row group; the group is read once for it.
+
+        Raises BadInput for one that is not sorted."""
+        key = (group.file, group.group)
+        if key not in self._of_threads:
+            found: dict[int, tuple[int, int]] = {}
+            done, latest = 0, -(1 << 31)
+            for batch in self._batches(group, ["thread"]):
+                numbers = _integers(batch, 0, self._paths[group.file])
+                edges = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
+                for begin, end in pairwise(edges if len(numbers) else []):
+                    thread = int(numbers[begin])
+                    if thread < latest:
+                        raise corrupt(self._paths[group.file], "it is not sorted by thread")
+                    found[thread] = found.get(thread, (done + begin, 0))[0], done + end
+                    latest = thread
+                done += len(numbers)
+            self._of_threads[key] = found
+        return self._of_threads[key]
 
     def _batches(self, group: _RowGroup, columns: list[str]) -> Iterator[pa.RecordBatch]:
         """A row group's rows; small row groups are kept where another thread may have rows in them. What is not kept is
@@ -154,13 +173,13 @@ class ThreadRows:
             if group.first == group.last:  # all of it is this thread's
                 yield from self._batches(group, self._columns)
                 continue
-            for batch in self._batches(group, ["thread", *self._columns]):
-                numbers = _integers(batch, 0, self._paths[group.file])
-                if (np.diff(numbers) < 0).any():
-                    raise corrupt(self._paths[group.file], "it is not sorted by thread")
-                first, last = np.searchsorted(numbers, [thread, thread + 1])
-                if last > first:
-                    yield batch.select(self._columns).slice(int(first), int(last - first))
+            first, last = self._spans(group).get(thread, (0, 0))
+            done = 0
+            for batch in self._batches(group, self._columns) if last > first else ():
+                begin, end = max(first, done), min(last, done + len(batch))
+                if end > begin:
+                    yield batch.slice(begin - done, end - begin)
+                done += len(batch)
 
     def close(self) -> None:
         for file in self._files:

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: MIT
+"""Rows of one thread out of a table sorted by thread, wherever its row groups begin and end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import ptweave.merge.tables as tables
+from ptweave.data.bundle import Bundle
+from ptweave.data.errors import BadInput
+from ptweave.data.schemas import FLOW
+from ptweave.merge.tables import ThreadRows, numbers
+from support.bundle_writer import BundleWriter
+
+
+def written(folder: Path, threads: list[int], group: int, statistics: bool = True) -> Bundle:
+    """A bundle with a flow of these threads' rows, `seq` their number in the table, `group` rows a row group."""
+    writer = BundleWriter(folder / "run.ptw")
+    writer.task(0, begin=0)
+    writer.run(0, [writer.block("main", "jump")])
+    bundle = writer.write()
+    for old in (bundle.tables / FLOW.name).iterdir():
+        old.unlink()
+    columns = {"thread": pa.array(threads, pa.int32()), "seq": pa.array(range(len(threads)), pa.int64()),
+               "path": pa.array([0] * len(threads), pa.int32())}
+    pq.write_table(pa.table(columns), bundle.tables / FLOW.name / "0.parquet", row_group_size=group,
+                   write_statistics=statistics)
+    return bundle
+
+
+def read(bundle: Bundle) -> dict[int, list[int]]:
+    rows = ThreadRows(bundle, FLOW, ["seq", "path"])
+    try:
+        return {thread: [seq for batch in rows.batches(thread) for seq in numbers(batch, "seq").tolist()]
+                for thread in rows.threads()}
+    finally:
+        rows.close()
+
+
+@given(threads=st.lists(st.integers(-3, 6), max_size=60).map(sorted), group=st.integers(1, 70),
+       statistics=st.booleans(), batch=st.integers(1, 9))
+def test_each_thread_has_its_rows_in_order_and_no_others(tmp_path_factory: pytest.TempPathFactory, threads: list[int],
+                                                         group: int, statistics: bool, batch: int) -> None:
+    bundle = written(tmp_path_factory.mktemp("rows"), threads, group, statistics)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tables, "BATCH_ROWS", batch)
+        found = read(bundle)
+    assert found == {thread: [seq for seq, of in enumerate(threads) if of == thread] for thread in set(threads)}
+
+
+@pytest.mark.parametrize("threads", [[0, 1, 0, 1], [1, 0], [0, 0, 1, 1, 1, 0], [0, 2, 2, 1]])
+@pytest.mark.parametrize("batch", [1, 3, 100])
+def test_a_row_group_that_is_not_sorted_by_thread_is_refused(tmp_path: Path, threads: list[int], batch: int,
+                                                             monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "BATCH_ROWS", batch)
+    with pytest.raises(BadInput, match="not sorted by thread"):
+        read(written(tmp_path, threads, 100))
+    (tmp_path / "sorted").mkdir()
+    assert read(written(tmp_path / "sorted", sorted(threads), 100))
