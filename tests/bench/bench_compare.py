@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 
 from tests.bench.report import ROOT, Figure, write
+from tests.bench.spent import spent
 
 sys.path.insert(0, str(ROOT / "tests"))
 

@@ -40,8 +40,8 @@ def spent(argv: Sequence[str | os.PathLike[str]], **how: int) -> Spent:
     read, write = os.pipe()
     with open(read, encoding="ascii") as answer:
         try:
-            subprocess.run([sys.executable, "-I", "-S", "-c", _MEASURE, str(write), *argv], pass_fds=[write], check=True,
-                           **how)  # type: ignore[call-overload]
+            subprocess.run([sys.executable, "-I", "-S", "-c", _MEASURE, str(write), *argv], pass_fds=[write],
+                           check=True, **how)  # type: ignore[call-overload]
         finally:
             os.close(write)
         status, wall, cpu, memory = json.load(answer)
