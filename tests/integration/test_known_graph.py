@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Edges, lineage, races and contention of programs that know their own answer: exactly that, run after run.
 
-Natively recorded the runs are many and short; under the soft engine they go all the way from `wrap`.
+Natively recorded the runs are many and short; under the soft engine they go all the way from `wrap`. With
+PTWEAVE_LONG=1 there are 20 of each.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from support.engine import PROGRAMS
 from support.modes import Mode, process_mode, run
 
 THREADS, ITEMS, PAGE, APART = 4, 3, 4096, 16 * 4096
-NATIVE_RUNS = 20 if "PTWEAVE_LONG" in os.environ else 5
+NATIVE_RUNS, ENGINE_RUNS = (20, 20) if "PTWEAVE_LONG" in os.environ else (5, 2)
 EXACT = process_mode("exact", "shared")
 PRIVATE = process_mode("exact", "private")
 
@@ -148,28 +149,34 @@ def test_in_the_private_view_a_race_is_known_to_the_byte(program: Path, tmp_path
 
 @pytest.mark.parametrize("which", ["pipeline", "handoff", "race"])
 def test_under_the_engine_programs_give_exactly_what_they_know(program: Path, tmp_path: Path, which: str) -> None:
-    with wrapped(program, tmp_path, which) as known:
-        {"pipeline": check_pipeline, "handoff": check_handoff, "race": check_race}[which](known)
-        if which == "race":
-            functions = {row[0] for row in known.run.sql("select function from races where page = ?", known.page(0))}
-            assert functions == {"write_racy"}
-        rows = known.run.critical_path().rows()
-        assert rows and all(a[1] == b[0] for a, b in itertools.pairwise(rows)), "one segment after the other"
+    for _ in range(ENGINE_RUNS):
+        with wrapped(program, tmp_path, which) as known:
+            {"pipeline": check_pipeline, "handoff": check_handoff, "race": check_race}[which](known)
+            if which == "race":
+                functions = {row[0] for row in known.run.sql("select function from races where page = ?",
+                                                             known.page(0))}
+                assert functions == {"write_racy"}
+            rows = known.run.critical_path().rows()
+            assert rows and all(a[1] == b[0] for a, b in itertools.pairwise(rows)), "one segment after the other"
+        shutil.rmtree(tmp_path / "run.ptw")
+
+
+def wrap_bytes(program: Path, folder: Path) -> Path:
+    """A run of `bytes` in a folder: each thread makes a page of `out` of its part of `in`."""
+    (folder / "in").write_bytes(bytes(range(256)) * (THREADS * APART // 256))
+    with wrapped(program, folder, "bytes", "in"):
+        pass
+    return folder / "run.ptw"
 
 
 @pytest.fixture(scope="module")
 def planted(program: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """The run of `bytes`, and its folder."""
     folder = tmp_path_factory.mktemp("bytes")
-    (folder / "in").write_bytes(bytes(range(256)) * (THREADS * APART // 256))
-    with wrapped(program, folder, "bytes", "in"):
-        pass
-    return folder / "run.ptw", folder
+    return wrap_bytes(program, folder), folder
 
 
-@pytest.mark.parametrize("memory", [False, True])
-def test_a_wrong_input_byte_reaches_its_output_bytes_and_no_others(planted: tuple[Path, Path], memory: bool) -> None:
-    path, folder = planted
+def check_bytes(path: Path, folder: Path, *, memory: bool) -> None:
     assert (folder / "out").read_bytes()[:3] == bytes([0x20, 0x21, 0x22])
     with Run(path) as opened:
         threads = threads_of(opened)
@@ -184,6 +191,21 @@ def test_a_wrong_input_byte_reaches_its_output_bytes_and_no_others(planted: tupl
             found = [(row["offset"], row["size"]) for row in rows if row["what"] == "input" and row["path"] == "in"]
             assert found == [(k * APART, PAGE)]
         assert opened.lineage(from_=f"file:in@{APART - 1}").rows() == []
+
+
+@pytest.mark.parametrize("memory", [False, True])
+def test_a_wrong_input_byte_reaches_its_output_bytes_and_no_others(planted: tuple[Path, Path], memory: bool) -> None:
+    check_bytes(*planted, memory=memory)
+
+
+def test_it_reaches_them_in_run_after_run(program: Path, tmp_path: Path) -> None:
+    for number in range(1, ENGINE_RUNS):  # the first is the one above
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        path = wrap_bytes(program, folder)
+        for memory in (False, True):
+            check_bytes(path, folder, memory=memory)
+        shutil.rmtree(folder)
 
 
 def test_control_two_threads_logs_swapped_are_noticed(program: Path, planted: tuple[Path, Path],
