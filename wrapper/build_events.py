@@ -46,7 +46,7 @@ def declarations(*headers: Path) -> str:
 def extension(root: Path) -> Path:
     """Build `ptweave.wrapper._events`, if anything changed."""
     folder = root / "wrapper/src"
-    names = ("ring", "batch", "programs", "filters", "events")
+    names = ("ring", "batch", "programs", "filters", "urgency", "events")
     headers = [folder / f"{name}.h" for name in names]
     return cffi_extension(
         root / "wrapper/ptweave/wrapper", "_events",

@@ -22,6 +22,7 @@ from ptweave.data.ledger import Ledger
 from ptweave.data.manifest import Manifest
 from ptweave.wrapper import kernel_events, syscalls
 from ptweave.wrapper.bpf_checks import probe
+from ptweave.wrapper.kernel_events import KernelEvents
 from ptweave.wrapper.syscalls import Options, SyscallRecorder
 from support.bpf import fork_waiting, kernel_stream, needs_bpf, read_rows, record, wait_serving
 from support.programs import ROOT, compile_program
@@ -36,6 +37,26 @@ def start_process(bundle: Path, words: list[str | Path], prefix: tuple[str, ...]
     return subprocess.Popen([*prefix, sys.executable, "-m", "support.recorder_process", bundle, *words],
                             env={**os.environ, "PYTHONPATH": PATHS, **env}, stdout=subprocess.PIPE,
                             stderr=subprocess.PIPE, text=True)
+
+
+def test_while_nobody_takes_batches_the_calls_do_not_wake_the_recorder_one_by_one(tmp_path: Path) -> None:
+    rounds = 100_000
+    events = KernelEvents(Options(batch_rows=64, batches=2))
+    pid, go = fork_waiting([compile_program(tmp_path, "syscall_count"), 1, rounds])
+    events.follow(pid)
+    os.write(go, b"x")
+    os.close(go)
+    os.waitpid(pid, 0)
+    events.stop()
+    starved = events.totals()
+    rows = sum(int(batch.rows) for batch in events.batches(everything=True))
+    totals = events.totals()
+    losses = events.losses()
+    events.close()
+    assert starved.starved > 0, "it always had a batch"
+    assert starved.wakeups < 1000, "woken again and again for nothing"
+    assert 3 * rounds <= totals.produced[0] == rows + sum(one.count for one in losses) < 3 * rounds + 200
+    assert rows > 100_000, "what is in the ring is taken in the end"
 
 
 @pytest.mark.parametrize("variant", list(syscalls.Variant)[1:], ids=lambda variant: variant.value)

@@ -82,6 +82,11 @@ static __always_inline struct file *open_file(struct task_struct *task, __u32 fd
 	table = open->fdt;
 	if (!table || fd >= table->max_fds)
 		return 0;
+	if (bpf_rdonly_cast) {	/* any type of the kernel that begins with a pointer */
+		struct list_head *slot = bpf_rdonly_cast(table->fd + fd, bpf_core_type_id_kernel(struct list_head));
+
+		return (struct file *)slot->next;
+	}
 	if (bpf_probe_read_kernel(&file, sizeof(file), table->fd + fd))
 		return 0;
 	return file;

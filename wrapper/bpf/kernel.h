@@ -29,6 +29,9 @@ enum kernel_value {
 struct pt_regs {
 	unsigned long r10, r9, r8, dx, si, di, orig_ax, ip;
 };
+struct list_head {
+	struct list_head *next;
+};
 struct thread_info {
 	__u32 status;
 };

@@ -9,19 +9,18 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "programs.h"
 #include "ring.h"
+#include "urgency.h"
 
 enum {
 	TICK_MS = 20,			/* the thread looks at the ring at least so often */
 	RECORDS_A_TURN = 4096,		/* taken before others get the lock */
 	WAKE_BYTES = 1 << 20,		/* in the ring before the programs wake the thread */
-	DRAIN_NICE = -20,		/* or up to a fifth is lost when all processors are busy */
 	PIDFD_THREAD = 00000200,	/* include/uapi/linux/pidfd.h, since Linux 6.9 */
 };
 
@@ -36,8 +35,10 @@ struct ptw_recorder {
 	struct ptw_ring ring;
 	int ready_fd;			/* eventfd, readable while a batch is ready */
 	int stop_fd;			/* eventfd, readable once the thread shall end */
+	int spare_fd;			/* eventfd, written when the thread waited for a batch and there is one */
 	int epoll_fd;
 	int in_namespace;		/* tasks have other numbers to the programs than to us */
+	uint32_t wake_bytes;
 	uint32_t batch_rows;
 	uint32_t batch_limit;
 	int64_t batch_age_ns;
@@ -45,7 +46,9 @@ struct ptw_recorder {
 	pthread_mutex_t lock;
 	pthread_t thread;
 	int running;
+	int hungry;			/* it found no batch to fill */
 	uint32_t batch_count;
+	uint32_t ready_count;
 	struct ptw_batch *filling;
 	struct batch_list ready;
 	struct batch_list spare;
@@ -115,6 +118,7 @@ static void hand_over(struct ptw_recorder *recorder)
 
 	push(&recorder->ready, recorder->filling);
 	recorder->filling = NULL;
+	recorder->ready_count++;
 	/* fails only when it is readable anyway */
 	if (write(recorder->ready_fd, &one, sizeof(one)) < 0)
 		return;
@@ -152,29 +156,53 @@ static int drain(struct ptw_recorder *recorder)
 	int stopped;
 
 	taken = ptw_ring_consume(&recorder->ring, take_record, recorder, RECORDS_A_TURN, &stopped);
+	recorder->hungry = stopped;
 	if (recorder->filling && recorder->filling->all &&
 	    now_ns() - recorder->filling->since >= recorder->batch_age_ns)
 		hand_over(recorder);
 	return !stopped && taken == RECORDS_A_TURN;
 }
 
+/*
+ * While there is no batch to fill, the programs must not wake us: what is in the ring is above the threshold, and each
+ * call would. Who releases a batch does.
+ */
+static void let_programs_wake(struct ptw_recorder *recorder, uint32_t pending)
+{
+	__atomic_store_n(recorder->programs.wake_pending, pending, __ATOMIC_SEQ_CST);
+}
+
+/* Calls are most of what there is, and other records are made by the same tasks. */
+static uint64_t calls_made_on(const void *recorder, unsigned int cpu)
+{
+	const struct ptw_cpu_counts *counts = ((const struct ptw_recorder *)recorder)->programs.counts;
+
+	return __atomic_load_n(&counts[cpu % PTW_CPUS].submitted[PTW_RECORD_SYSCALL], __ATOMIC_RELAXED);
+}
+
 static void *drain_thread(void *argument)
 {
 	struct ptw_recorder *recorder = argument;
+	struct ptw_urgency urgency;
+	struct ptw_place place;
 	struct epoll_event event;
 	int more = 0;
 
-	/* this thread alone: who is forked from the others keeps the nice value it had */
-	(void)setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), DRAIN_NICE);
+	ptw_urgency_init(&urgency, recorder->wake_bytes, recorder->ring.mask + 1);
+	ptw_place_init(&place);
 	for (;;) {
 		int count = epoll_wait(recorder->epoll_fd, &event, 1, more ? 0 : TICK_MS);
 
 		if (count > 0 && event.data.fd == recorder->stop_fd)
 			return NULL;
-		__atomic_store_n(recorder->programs.wake_pending, 0, __ATOMIC_SEQ_CST);
+		ptw_urgency_turn(&urgency, ptw_ring_used(&recorder->ring));
+		(void)ptw_place_turn(&place, recorder->taken[PTW_RECORD_SYSCALL], calls_made_on, recorder);
+		let_programs_wake(recorder, 0);
 		pthread_mutex_lock(&recorder->lock);
 		recorder->wakeups += count > 0;
 		more = drain(recorder);
+		if (recorder->hungry)
+			let_programs_wake(recorder, 1);
 		pthread_mutex_unlock(&recorder->lock);
 	}
 }
@@ -190,13 +218,12 @@ static int watch(int epoll_fd, int fd, uint32_t events)
 
 static int prepare(struct ptw_recorder *recorder, const struct ptw_config *config)
 {
-	uint32_t quarter = config->ring_bytes / 4;
 	const struct ptw_programs_config programs = {
 		.object = config->object,
 		.object_size = config->object_size,
 		.raw = config->variant == PTW_VARIANT_RAW,
 		.ring_bytes = config->ring_bytes,
-		.wake_bytes = config->wake_bytes ? config->wake_bytes : quarter < WAKE_BYTES ? quarter : WAKE_BYTES,
+		.wake_bytes = recorder->wake_bytes,
 		.pid_namespace = config->pid_namespace,
 		.all = config->all,
 		.self = config->self,
@@ -216,24 +243,30 @@ static int prepare(struct ptw_recorder *recorder, const struct ptw_config *confi
 		return error;
 	recorder->ready_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	recorder->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	recorder->spare_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	recorder->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	if (recorder->ready_fd < 0 || recorder->stop_fd < 0 || recorder->epoll_fd < 0)
+	if (recorder->ready_fd < 0 || recorder->stop_fd < 0 || recorder->spare_fd < 0 ||
+	    recorder->epoll_fd < 0)
 		return -errno;
 	/* edge-triggered: level-triggered, any byte in the ring would wake the thread at once */
 	error = watch(recorder->epoll_fd, recorder->programs.ring_fd, EPOLLIN | EPOLLET);
+	if (!error)	/* nobody reads it: each write is an edge */
+		error = watch(recorder->epoll_fd, recorder->spare_fd, EPOLLIN | EPOLLET);
 	return error ? error : watch(recorder->epoll_fd, recorder->stop_fd, EPOLLIN);
 }
 
 int ptw_recorder_create(const struct ptw_config *config, struct ptw_recorder **ret)
 {
 	struct ptw_recorder *recorder = calloc(1, sizeof(*recorder));
+	uint32_t quarter = config->ring_bytes / 4;
 	int error;
 
 	if (!recorder)
 		return -ENOMEM;
 	recorder->owner = getpid();
-	recorder->ready_fd = recorder->stop_fd = recorder->epoll_fd = -1;
+	recorder->ready_fd = recorder->stop_fd = recorder->spare_fd = recorder->epoll_fd = -1;
 	recorder->in_namespace = config->pid_namespace != 0;
+	recorder->wake_bytes = config->wake_bytes ? config->wake_bytes : quarter < WAKE_BYTES ? quarter : WAKE_BYTES;
 	recorder->batch_rows = config->batch_rows;
 	recorder->batch_limit = config->batches;
 	recorder->batch_age_ns = (int64_t)config->batch_age_ms * 1000000;
@@ -265,6 +298,7 @@ void ptw_recorder_destroy(struct ptw_recorder *recorder)
 	ptw_ring_deinit(&recorder->ring);
 	close_fd(recorder->ready_fd);
 	close_fd(recorder->stop_fd);
+	close_fd(recorder->spare_fd);
 	close_fd(recorder->epoll_fd);
 	ptw_programs_deinit(&recorder->programs);
 	pthread_mutex_destroy(&recorder->lock);
@@ -374,6 +408,7 @@ int ptw_recorder_take(struct ptw_recorder *recorder, int all, struct ptw_batch *
 			hand_over(recorder);
 	}
 	batch = pop(&recorder->ready);
+	recorder->ready_count -= batch != NULL;
 	if (!recorder->ready.head && read(recorder->ready_fd, &readable, sizeof(readable)) < 0)
 		readable = 0;	/* it was not readable: nothing to clear */
 	pthread_mutex_unlock(&recorder->lock);
@@ -383,13 +418,33 @@ int ptw_recorder_take(struct ptw_recorder *recorder, int all, struct ptw_batch *
 
 int ptw_recorder_release(struct ptw_recorder *recorder, struct ptw_batch *batch)
 {
+	const uint64_t one = 1;
+	int hungry;
+
 	if (foreign(recorder))
 		return -ECHILD;
 	pthread_mutex_lock(&recorder->lock);
 	ptw_batch_clear(batch);
 	push(&recorder->spare, batch);
+	hungry = recorder->hungry;
+	recorder->hungry = 0;
 	pthread_mutex_unlock(&recorder->lock);
+	if (hungry && write(recorder->spare_fd, &one, sizeof(one)) < 0)
+		return -errno;
 	return 0;
+}
+
+uint32_t ptw_recorder_backlog(const struct ptw_recorder *recorder)
+{
+	struct ptw_recorder *mutable = (struct ptw_recorder *)recorder;
+	uint32_t count;
+
+	if (foreign(recorder))
+		return 0;
+	pthread_mutex_lock(&mutable->lock);
+	count = recorder->ready_count;
+	pthread_mutex_unlock(&mutable->lock);
+	return count;
 }
 
 int ptw_recorder_totals(const struct ptw_recorder *recorder, struct ptw_totals *ret)

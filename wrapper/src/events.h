@@ -102,6 +102,9 @@ int ptw_recorder_fd(const struct ptw_recorder *recorder);
 int ptw_recorder_take(struct ptw_recorder *recorder, int all, struct ptw_batch **ret);
 int ptw_recorder_release(struct ptw_recorder *recorder, struct ptw_batch *batch);
 
+/* How many batches wait to be taken. */
+uint32_t ptw_recorder_backlog(const struct ptw_recorder *recorder);
+
 /* Counters; exact after stop and the last take, else a snapshot. */
 int ptw_recorder_totals(const struct ptw_recorder *recorder, struct ptw_totals *ret);
 

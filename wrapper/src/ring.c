@@ -45,6 +45,13 @@ void ptw_ring_deinit(struct ptw_ring *ring)
 	*ring = (struct ptw_ring){0};
 }
 
+uint64_t ptw_ring_used(const struct ptw_ring *ring)
+{
+	uint64_t position = __atomic_load_n(ring->consumer, __ATOMIC_RELAXED);
+
+	return __atomic_load_n(ring->producer, __ATOMIC_ACQUIRE) - position;
+}
+
 uint64_t ptw_ring_consume(struct ptw_ring *ring, ptw_ring_taker *take, void *context, uint64_t limit, int *stopped)
 {
 	uint64_t position = __atomic_load_n(ring->consumer, __ATOMIC_RELAXED);

@@ -26,6 +26,9 @@ typedef int ptw_ring_taker(void *context, const void *record, size_t size);
 int ptw_ring_init(struct ptw_ring *ring, int map_fd, size_t size);
 void ptw_ring_deinit(struct ptw_ring *ring);
 
+/* Bytes in it that were not consumed. */
+uint64_t ptw_ring_used(const struct ptw_ring *ring);
+
 /*
  * Hand at most `limit` committed records to `take`, in order. Returns how many were taken; `*stopped` gets what `take`
  * returned when it left one, else 0.

@@ -16,6 +16,7 @@ from ptweave.wrapper import event_columns, event_tables
 from ptweave.wrapper.event_tables import EVENT_ROWS, TABLE_OF, Files, Parts
 from ptweave.wrapper.filters import Kind, Rules
 from ptweave.wrapper.kernel_events import FILE, KernelEvents, Options
+from ptweave.wrapper.pace import Pace
 from ptweave.wrapper.syscalls import COUNTED, account_calls, account_captures
 from ptweave.wrapper.uprobe_tables import ProbeTables
 
@@ -40,6 +41,8 @@ class EventRecorder:
         self._probed = probed
         self._rows_of = {**EVENT_ROWS, **probed.rows_of}
         self._events = KernelEvents(options)
+        self._batches = options.batches
+        self._pace: Pace | None = None
         self.variant = self._events.variant
 
     def follow(self, tid: int) -> bool:
@@ -55,7 +58,11 @@ class EventRecorder:
         return [self._events.fd()] if self._events.active else []
 
     def service(self) -> None:
-        """Store and show what is ready. Raises MachineLacks, once a table, when it cannot be written."""
+        """Store and show what is ready. Raises MachineLacks, once a table, when it cannot be written.
+
+        Between the first time and `finish` the thread that calls it may have another nice value: fork nothing from it.
+        """
+        self._pace = self._pace or Pace(self._batches)
         self._drain(everything=False)
 
     def finish(self, ledger: Ledger) -> None:
@@ -63,6 +70,8 @@ class EventRecorder:
         if not self._events.active:
             return
         trouble: MachineLacks | None = None
+        if self._pace is not None:
+            self._pace.usual()
         try:
             self._events.stop()
             for step in (lambda: self._drain(everything=True), *(parts.close for parts in self._parts.values())):
@@ -85,6 +94,8 @@ class EventRecorder:
     def _drain(self, *, everything: bool) -> None:
         trouble: MachineLacks | None = None
         for batch in self._events.batches(everything=everything):
+            if self._pace is not None and not everything:
+                self._pace.look(self._events.backlog())
             try:
                 self._take(batch)
             except MachineLacks as error:

@@ -211,6 +211,10 @@ class KernelEvents:
             finally:
                 self.lib.ptw_recorder_release(self._recorder, taken[0])
 
+    def backlog(self) -> int:
+        """How many batches are ready."""
+        return int(self.lib.ptw_recorder_backlog(self._recorder))
+
     def stop(self) -> None:
         """Detach; what was recorded stays to be taken."""
         self.lib.ptw_recorder_stop(self._recorder)
