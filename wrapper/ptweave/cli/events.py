@@ -27,6 +27,7 @@ EXAMPLES = """\
   ptweave events --follow -- ls                # a line for each call, as strace has it; stores nothing
   ptweave events --pid 1234 --kinds write,signal -o a.ptw
   ptweave events --all --accept comm=nginx:syscall,write --reject pid=12 -o web.ptw
+  ptweave events --uprobe '/opt/lib/libhidden.so:api_open%jump name=arg0:string' -- ./client
   ptweave events --capture 256 --filter rules.toml -o a.ptw -- ./server
   sudo ptweave events --user www-data -o /tmp/a.ptw -- ./server   # recorder and server run as www-data
 
@@ -60,8 +61,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
                         "garbage_collect, jni_reference (of Java and CPython, only when named here)")
     parser.add_argument("--uprobe", metavar="PROBE", action="append", default=[],
                         help="record when a place in a program is reached (kind uprobe), and values there: "
-                             "'BINARY:SYMBOL[+OFFSET][%%return] NAME=PLACE[:TYPE] …', places are arg0 to arg5, ret, "
-                             "%%REG and OFFSET(%%REG), types u8 to s64 and string")
+                             "'BINARY:SYMBOL[%%jump][+OFFSET][%%return] NAME=PLACE[:TYPE] …', places are arg0 to "
+                             "arg5, ret, %%REG and OFFSET(%%REG), types u8 to s64 and string; %%jump: where SYMBOL "
+                             "ends in a jump to, a hidden function of a stripped library")
     parser.add_argument("--runtime", metavar="FILE", type=Path, action="append", default=[],
                         help="a libjvm.so, python or libpython whose events garbage_collect and jni_reference are "
                              "wanted, beside those that are found by themselves")

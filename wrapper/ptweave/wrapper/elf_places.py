@@ -10,9 +10,9 @@ from functools import cache
 
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
-from elftools.elf.sections import SymbolTableSection
 
 from ptweave.data.errors import BadInput
+from ptweave.wrapper.elf_functions import Functions
 
 _NOTES_MOST = 8 << 20
 _ARGUMENT = re.compile(r"(-?)([1248])@(?:\$(-?\d+)|(-?\d*)\(%(\w+)\)|%(\w+))")
@@ -74,14 +74,14 @@ class Places:
     def __init__(self, path: str) -> None:
         """Raises BadInput when it is no ELF file that can be read."""
         self.path = path
-        self._symbols: dict[str, int] = {}
         self.markers: list[Marker] = []
         try:
             with open(path, "rb") as file:  # noqa: PTH123 (a path as the user gave it)
                 elf = ELFFile(file)
+                self._machine = str(elf["e_machine"])
                 self._segments = [(int(one["p_vaddr"]), int(one["p_filesz"]), int(one["p_offset"]))
                                   for one in elf.iter_segments() if one["p_type"] == "PT_LOAD"]
-                self._read_symbols(elf)
+                self._functions = Functions(elf, file)
                 self._read_markers(elf)
         except OSError as error:
             raise BadInput(f"cannot be read ({error.strerror})", where=path, remedy="check the path") from error
@@ -93,15 +93,6 @@ class Places:
     def of(path: str) -> Places:
         """The places of a file, read once."""
         return Places(path)
-
-    def _read_symbols(self, elf: ELFFile) -> None:
-        for name in (".symtab", ".dynsym"):
-            table = elf.get_section_by_name(name)
-            if not isinstance(table, SymbolTableSection):
-                continue
-            for symbol in table.iter_symbols():
-                if symbol["st_info"]["type"] in ("STT_FUNC", "STT_LOOS") and symbol["st_value"]:
-                    self._symbols.setdefault(symbol.name, int(symbol["st_value"]))
 
     def _read_markers(self, elf: ELFFile) -> None:
         section, base = elf.get_section_by_name(".note.stapsdt"), elf.get_section_by_name(".stapsdt.base")
@@ -134,12 +125,12 @@ class Places:
 
     def named(self, name: str) -> list[str]:
         """Functions of this name, itself first, and what a compiler made of them (`name.part.0`)."""
-        return sorted(one for one in self._symbols if one == name or one.startswith(f"{name}."))
+        return self._functions.named(name)
 
     def find(self, symbol: str) -> int | None:
         """A function's offset in the file; None when it is not there."""
-        address = self._symbols.get(symbol)
-        return None if address is None else self._offset(address)
+        found = self._functions.find(symbol)
+        return None if found is None else self._offset(found.address)
 
     def offset_of(self, symbol: str, where: str) -> int:
         """The same, or of 0x… the number itself. Raises BadInput when there is no such function."""
@@ -150,6 +141,50 @@ class Places:
             raise BadInput(f"{self.path} has no function {symbol}", where=where,
                            remedy="nm -D shows what it has; a place in the file can be given as 0xOFFSET")
         return found
+
+    def after_jump(self, symbol: str, where: str) -> int:
+        """The offset of the function that `symbol` (or what is at 0x…) ends in a jump to: one that a stripped library
+        does not name. Raises BadInput when there is no such function, or more than one."""
+        from ptweave.wrapper import tail_jumps  # the disassembler is wanted here alone
+
+        offset, found = self.offset_of(symbol, where), self._functions.find(symbol)
+        if self._machine != "EM_X86_64":
+            raise BadInput("is no x86-64 file", where=where, remedy="give a place in the file as 0xOFFSET")
+        address = self._address(offset)
+        if address is None:
+            raise BadInput(f"{symbol} is not in its code", where=where, remedy="give a function's place in the file")
+        targets: dict[int, int] = {}  # address → offset
+        code = self._code(offset, tail_jumps.MOST_BYTES)
+        for target in tail_jumps.leaving(code, address, found.size if found else 0):
+            place = self._offset(target)
+            if place is not None:
+                targets[target] = place
+        imports = [one for one, place in targets.items() if tail_jumps.is_import(self._code(place, 16), one)]
+        if imports and len(imports) == len(targets):
+            raise BadInput(f"{symbol} ends in a jump to another library", where=where,
+                           remedy="probe the function there, by its own name")
+        return tail_jumps.only([place for one, place in targets.items() if one not in imports], where, symbol)
+
+    def _address(self, offset: int) -> int | None:
+        for start, size, begin in self._segments:
+            if begin <= offset < begin + size:
+                return offset - begin + start
+        return None
+
+    def _code(self, offset: int, size: int) -> bytes:
+        """Bytes of the file, as many as its segment has."""
+        for _, length, begin in self._segments:
+            if begin <= offset < begin + length:
+                try:
+                    with open(self.path, "rb") as file:  # noqa: PTH123
+                        if offset > file.seek(0, 2):
+                            return b""
+                        file.seek(offset)
+                        return file.read(min(size, begin + length - offset))
+                except OSError as error:
+                    raise BadInput(f"cannot be read ({error.strerror})", where=self.path,
+                                   remedy="check the path") from error
+        return b""
 
 
 __all__ = ["Marker", "MarkerArgument", "Places"]

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
 """Places in programs where a uprobe tells values: what is told, packed for the BPF program, and `--uprobe`.
 
-    --uprobe BINARY:SYMBOL[+OFFSET][%return] [NAME=PLACE[:TYPE] …]
+    --uprobe BINARY:SYMBOL[%jump][+OFFSET][%return] [NAME=PLACE[:TYPE] …]
 
 A place is argN (the N-th integer argument, 0 to 5, at a function's begin), ret (its result, with %return), a register
 (%di), or memory (+8(%si)); a type is u8 to u64, s8 to s64 (u64 when none is given), or string. A SYMBOL may be a file
-offset in hexadecimal (0x1234).
+offset in hexadecimal (0x1234). %jump: not that function, but the one that it ends in a jump to.
 """
 
 from __future__ import annotations
@@ -85,7 +85,8 @@ def pack(probes: Sequence[Probe]) -> bytes:
 
 # --- written down ----------------------------------------------------------------------------------------------------
 
-_POINT = re.compile(r"(?P<path>.+):(?P<symbol>[^:+%]+)(?:\+(?P<offset>0x[0-9a-fA-F]+|\d+))?(?P<at_return>%return)?")
+_POINT = re.compile(r"(?P<path>.+):(?P<symbol>[^:+%]+)(?P<jump>%jump)?(?:\+(?P<offset>0x[0-9a-fA-F]+|\d+))?"
+                    r"(?P<at_return>%return)?")
 _PLACE = re.compile(r"(?:arg(?P<argument>[0-5])|(?P<ret>ret)|%(?P<register>\w+)|"
                     r"(?P<offset>[+-]?(?:0x[0-9a-fA-F]+|\d+))\(%(?P<base>\w+)\))")
 _TYPE = re.compile(r"(?P<sign>[us])(?P<bits>8|16|32|64)")
@@ -97,7 +98,8 @@ def parse(text: str) -> Probe:
     where = f"--uprobe {text}"
     point = _POINT.fullmatch(words[0]) if words else None
     if point is None:
-        raise BadInput("is no probe", where=where, remedy="write BINARY:SYMBOL[+OFFSET][%return] NAME=PLACE[:TYPE] …")
+        raise BadInput("is no probe", where=where,
+                       remedy="write BINARY:SYMBOL[%jump][+OFFSET][%return] NAME=PLACE[:TYPE] …")
     if len(words) - 1 > VALUES:
         raise BadInput(f"tells more than {VALUES} values", where=where, remedy="give two probes")
     at_return = point["at_return"] is not None
@@ -105,8 +107,9 @@ def parse(text: str) -> Probe:
     if sum(one.source is Source.STRING for one in values) > 1:
         raise BadInput("tells more than one string", where=where, remedy="give two probes")
     path = str(Path(point["path"]).resolve())
-    offset = Places.of(path).offset_of(point["symbol"], where) + int(point["offset"] or "0", 0)
-    return Probe(Kind.UPROBE, words[0], path, offset, values, at_return)
+    places = Places.of(path)
+    begin = (places.after_jump if point["jump"] else places.offset_of)(point["symbol"], where)
+    return Probe(Kind.UPROBE, words[0], path, begin + int(point["offset"] or "0", 0), values, at_return)
 
 
 def _value(word: str, where: str, *, at_return: bool) -> Value:
