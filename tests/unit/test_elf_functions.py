@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -57,6 +58,23 @@ def test_each_name_is_found_where_a_reading_one_by_one_has_it(path: str, program
     assert {name: ours.find(name) for name in names} == {name: expected[name] for name in names}
     for name in ("", "no_such_function", names[0] + "x", names[0][1:] + "\0"):
         assert (ours.find(name) is not None) == (name in expected)
+
+
+def test_a_name_in_a_thousand_places_is_found_in_the_first_symbol_that_has_it(tmp_path: Path) -> None:
+    lines = "".join(f".globl f{i}_x\n.type f{i}_x, @function\nf{i}_x: ret\n" for i in range(1000))
+    (tmp_path / "x.s").write_text(f".text\n{lines}.globl _x\n.type _x, @function\n_x: ret\n")
+    subprocess.run(["gcc", "-shared", "-nostdlib", "-Wl,-O0", "-o", tmp_path / "x.so", tmp_path / "x.s"], check=True)
+    ours, expected = read(tmp_path / "x.so")
+    assert ours.find("_x") == expected["_x"] is not None
+    assert ours.find("f7_x") == expected["f7_x"] != expected["_x"]
+
+
+def test_probes_are_found_without_a_library_that_makes_threads() -> None:
+    """Privileges can be given up while there is one thread, and what to keep of them depends on the probes."""
+    script = ("import sys; from ptweave.wrapper import uprobes; uprobes.parse('/bin/sh:0x1000'); "
+              "uprobes.parse('/usr/lib/x86_64-linux-gnu/libc.so.6:getenv'); print('numpy' in sys.modules)")
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True,
+                          ).stdout == "False\n"
 
 
 def test_the_end_of_another_name_and_data_are_not_functions_and_parts_are_found(program: Path) -> None:
