@@ -200,28 +200,37 @@ void ptv_count_drop(const struct ptv_vector *vector, enum ptv_drop why)
 
 /* --- lists ------------------------------------------------------------------------------------------------------- */
 
-/* A free list among those in use, or with `grow` one that never was; NULL: none. */
+/* The list, if it was free; NULL: it is somebody's. */
+static struct ptv_list *claim_one(struct ptv_list *list, uint64_t mine)
+{
+	uint64_t free = 0;
+	if (LOAD(list->owner) != 0 ||
+	    !__atomic_compare_exchange_n(&list->owner, &free, mine, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+		return NULL;
+	return list;
+}
+
+/* A free list: one whose pages this process has mapped, else one that others used, else with `grow` one that nobody did;
+ * NULL: none. Each step costs more memory and page faults than the one before. */
 static struct ptv_list *claim(const struct ptv_producer *producer, bool grow)
 {
 	struct ptv_vector *vector = producer->vector;
+	struct ptv_list *list = NULL;
 	uint64_t mine = ptv_owner(PTV_OPEN, producer->pid, producer->tid);
-	uint32_t high = LOAD(vector->head->high);
-	for (uint32_t i = 0; i < vector->list_count; i++) {
-		struct ptv_list *list = &vector->lists[i];
-		uint64_t free = 0;
-		if (i >= high) {
-			if (!grow)
-				return NULL;
-			/* in use before it is claimed, so that the consumer looks at it */
-			while (high <= i && !__atomic_compare_exchange_n(&vector->head->high, &high, i + 1, false,
-									 __ATOMIC_RELEASE, __ATOMIC_RELAXED))
-				;
-		}
-		if (LOAD(list->owner) == 0 &&
-		    __atomic_compare_exchange_n(&list->owner, &free, mine, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
-			return list;
+	uint32_t high = LOAD(vector->head->high), used = high < vector->list_count ? high : vector->list_count;
+	for (uint32_t i = 0; i < used && !list; i++)
+		if (LOAD(vector->touched[i]))
+			list = claim_one(&vector->lists[i], mine);
+	for (uint32_t i = 0; i < used && !list; i++)
+		list = claim_one(&vector->lists[i], mine);
+	for (uint32_t i = used; grow && i < vector->list_count && !list; i++) {
+		/* in use before it is claimed, so that the consumer looks at it */
+		while (high <= i && !__atomic_compare_exchange_n(&vector->head->high, &high, i + 1, false,
+								 __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+			;
+		list = claim_one(&vector->lists[i], mine);
 	}
-	return NULL;
+	return list;
 }
 
 static uint32_t bytes_done(const struct ptv_lane *lane) { return (uint32_t)lane->done; }
@@ -257,7 +266,7 @@ static void prepare(struct ptv_vector *vector, struct ptv_lane *lane, uint32_t n
 	if (to != FIRST_BYTES && !LOAD(vector->touched[index])) /* at worst the pages come one by one */
 		PTW_SYS(SYS_madvise, lane->data + from, to - from, MADV_POPULATE_WRITE, 0, 0, 0);
 	lane->limit = to;
-	if (to == vector->list_size)
+	if (to == vector->list_size && (uint64_t)index * to < PTV_KEPT_BYTES)
 		STORE(vector->touched[index], 1);
 }
 

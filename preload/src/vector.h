@@ -71,7 +71,7 @@ struct ptv_vector {
 	uint64_t bytes;
 	uint32_t list_size, list_count, identity;
 	uint32_t epoch; /* of this process, the last *live had */
-	unsigned char touched[PTV_LIST_COUNT_MAX]; /* lists whose pages this process has mapped, all of them */
+	unsigned char touched[PTV_LIST_COUNT_MAX]; /* lists that keep their pages, and this process has mapped all of them */
 };
 
 /* One thread's lists, of which it uses the first unless its events overlap. */

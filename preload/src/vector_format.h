@@ -36,6 +36,7 @@
 
 #define PTV_MAGIC 0x0031434556575450ull      /* "PTWVEC1\0" */
 #define PTV_FILE_MAGIC 0x0031465645575450ull /* "PTWEVF1\0" */
+#define PTV_KEPT_BYTES (128ull << 20)        /* lists beyond that were needed in a burst: their memory goes back with them */
 
 enum {
 	PTV_VERSION = 1,

@@ -75,6 +75,49 @@ def test_what_is_committed_is_taken_and_counted(tmp_path: Path) -> None:
     assert ledger["events"].lost == {"unfinished": 1}
 
 
+RING = NAMES_END + 10 * (LIST + 4096)
+"""Ten slots."""
+
+
+def test_a_ring_keeps_the_newest_lists_in_whatever_order_they_come(tmp_path: Path) -> None:
+    """Four lists a poll, the newest of them first; `fill` makes numbers times."""
+    fd, path, ledger = memory(), tmp_path / "vector-0.ptv", Ledger()
+    recorder = VectorRecorder(fd, path, RING)
+    for turn in range(4):
+        for index in range(4):
+            fill(fd, index, [10 * (4 * turn + 3 - index) + k for k in range(10)])
+        recorder.poll()
+    recorder.finish()
+    recorder.account(ledger)
+    assert sorted(numbers(path)) == list(range(60, 160))
+    assert ledger["events"].lost == {"overwritten": 60}
+
+
+def test_a_ring_keeps_a_list_that_was_long_under_way_by_its_newest_event(tmp_path: Path) -> None:
+    fd, path = memory(), tmp_path / "vector-0.ptv"
+    recorder = VectorRecorder(fd, path, RING)
+    fill(fd, 0, [1], state=1)
+    recorder.poll()
+    for number in range(2, 11):
+        fill(fd, 1, [number])
+        recorder.poll()
+    fill(fd, 0, [1, 11])
+    recorder.poll()
+    fill(fd, 1, [12])
+    recorder.finish()
+    assert sorted(numbers(path)) == [1, *range(3, 13)], "the oldest went, which is 2"
+
+
+def test_times_of_a_ring_that_cannot_be_do_not_keep_a_list_for_ever(tmp_path: Path) -> None:
+    fd, path = memory(), tmp_path / "vector-0.ptv"
+    recorder = VectorRecorder(fd, path, RING)
+    for number in [1 << 63, *range(20)]:
+        fill(fd, 1, [number])
+        recorder.poll()
+    recorder.finish()
+    assert sorted(numbers(path)) == list(range(10, 20))
+
+
 def test_there_is_no_file_before_there_are_events(tmp_path: Path) -> None:
     path, ledger = tmp_path / "vector-0.ptv", Ledger()
     recorder = VectorRecorder(memory(), path)

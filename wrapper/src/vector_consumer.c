@@ -12,7 +12,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define KEPT_BYTES (128ull << 20) /* lists beyond that were needed in a burst: their memory goes back when they do */
 #define SAVE_NS 200000000ull
 
 /* What was taken of a list since it was claimed. */
@@ -170,7 +169,7 @@ static void give_back(struct ptv_consumer *consumer, uint32_t index)
 	consumer->totals.begun += __atomic_load_n(&list->begun, __ATOMIC_RELAXED);
 	consumer->totals.lost += __atomic_load_n(&list->lost, __ATOMIC_RELAXED);
 	consumer->taken[index] = (struct taken){0, 0, false};
-	if (at >= KEPT_BYTES)
+	if (at >= PTV_KEPT_BYTES)
 		madvise((void *)(uintptr_t)(consumer->data + at), consumer->list_size, MADV_REMOVE);
 	__atomic_store_n(&list->committed, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&list->begun, 0, __ATOMIC_RELAXED);

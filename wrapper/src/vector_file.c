@@ -16,14 +16,14 @@ enum { NO_SLOT = 0xffffffff };
 
 struct slot {
 	uint64_t events;
-	bool open; /* its list is still written to */
+	uint64_t newest; /* TSC of its newest event; 0: never used */
+	bool open;       /* its list is still written to */
 };
 
 struct ptv_file {
 	struct ptv_file_head head;
 	int fd;
 	uint64_t end;  /* of the last whole chunk */
-	uint32_t next; /* slot to look at first */
 	struct slot *slot;
 	uint32_t slot_of[PTV_LIST_COUNT_MAX];           /* of lists under way */
 	struct ptv_chunk chunk_of[PTV_LIST_COUNT_MAX]; /* what their slots say */
@@ -136,19 +136,36 @@ static int append(struct ptv_file *file, const struct ptv_chunk *chunk, const un
 	return error;
 }
 
-/* The slot done with longest ago, for a list that begins. */
-static uint32_t take_slot(struct ptv_file *file)
+/* The TSC of the newest event, as far as the events say; none is newer than now. */
+static uint64_t newest_of(const unsigned char *data, uint32_t bytes)
 {
-	for (uint32_t i = 0; i < file->head.slots; i++) {
-		uint32_t at = (uint32_t)(((uint64_t)file->next + i) % file->head.slots);
-		if (file->slot[at].open)
-			continue;
-		file->next = at + 1;
-		file->head.overwritten += file->slot[at].events;
-		file->slot[at] = (struct slot){0, true};
-		return at;
+	const uint64_t now = __rdtsc();
+	uint64_t newest = 0;
+	for (uint32_t at = 0; bytes - at >= sizeof(struct ptv_record);) {
+		const struct ptv_record *record = (const struct ptv_record *)(data + at);
+		uint32_t size = __atomic_load_n(&record->size, __ATOMIC_RELAXED); /* it may change: it is the target's */
+		uint64_t tsc = __atomic_load_n(&record->tsc, __ATOMIC_RELAXED);
+		newest = tsc > newest && tsc <= now ? tsc : newest;
+		if (size < sizeof *record || size % 8 != 0 || size > bytes - at)
+			break;
+		at += size;
 	}
-	return NO_SLOT;
+	return newest;
+}
+
+/* The slot whose newest event is the oldest, for a list that begins; none if that list is `done` and older than all of
+ * them: lists come in any order. */
+static uint32_t take_slot(struct ptv_file *file, uint64_t newest, bool done)
+{
+	uint32_t oldest = NO_SLOT;
+	for (uint32_t i = 0; i < file->head.slots; i++)
+		if (!file->slot[i].open && (oldest == NO_SLOT || file->slot[i].newest < file->slot[oldest].newest))
+			oldest = i;
+	if (oldest == NO_SLOT || (done && file->slot[oldest].newest > newest))
+		return NO_SLOT;
+	file->head.overwritten += file->slot[oldest].events;
+	file->slot[oldest] = (struct slot){0, newest, true};
+	return oldest;
 }
 
 /* Into the list's slot, behind what is there of it. The header is 0 while a slot passes to another list. */
@@ -156,9 +173,10 @@ static int put_in_ring(struct ptv_file *file, uint32_t list, const struct ptv_ch
 		       bool last)
 {
 	struct ptv_chunk *said = &file->chunk_of[list];
+	uint64_t newest = newest_of(data, chunk->bytes);
 	int error = 0;
 	if (chunk->bytes && file->slot_of[list] == NO_SLOT && chunk->offset == 0) {
-		file->slot_of[list] = take_slot(file);
+		file->slot_of[list] = take_slot(file, newest, last);
 		*said = (struct ptv_chunk){0};
 		if (file->slot_of[list] != NO_SLOT)
 			error = write_at(file->fd, said, sizeof *said, PTV_NAMES_END + file->slot_of[list] * file->head.span);
@@ -167,7 +185,7 @@ static int put_in_ring(struct ptv_file *file, uint32_t list, const struct ptv_ch
 		said->bytes = said->events = 0;
 	}
 	uint32_t slot = file->slot_of[list];
-	if (slot == NO_SLOT) { /* more lists are under way than the ring has slots */
+	if (slot == NO_SLOT) { /* too old, or more lists are under way than the ring has slots */
 		file->head.overwritten += chunk->events;
 		return 0;
 	}
@@ -181,6 +199,8 @@ static int put_in_ring(struct ptv_file *file, uint32_t list, const struct ptv_ch
 	}
 	if (error == 0)
 		file->slot[slot].events = said->events;
+	if (newest > file->slot[slot].newest)
+		file->slot[slot].newest = newest;
 	if (last) {
 		file->slot[slot].open = false;
 		file->slot_of[list] = NO_SLOT;
