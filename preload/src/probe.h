@@ -4,7 +4,7 @@
  *
  * Installed in the constructor, before main, from the folder that PTWEAVE_PROBES names; libraries that come later are
  * patched when the loader says that it has mapped them, before anything of them runs. Files are not touched, and no
- * process but this one: patched pages are its own.
+ * process but this one: patched pages are its own. Where threads are processes, each patches what it maps.
  *
  * A hit takes no lock and allocates nothing; it may come in signal handlers. All registers, flags and errno are as they
  * were. A hit within a handler is not one: it is counted (`nested`). Whoever is not traced yet, or no more, is not hit.
@@ -48,6 +48,22 @@ PTW_HIDDEN void ptw_probes_begin(void);
 
 /* Libraries have come or gone. */
 PTW_HIDDEN void ptw_probes_arrived(void);
+
+/* Where a library was patched: what other processes need to do the same. */
+struct ptw_probe_place {
+	uint64_t base;
+	uint64_t trampolines;
+	uint32_t number; /* of its file of trampolines, plus 1; 0: it is not patched */
+};
+
+/* Of the library at `base`, in this process. */
+PTW_HIDDEN struct ptw_probe_place ptw_probes_place(uint64_t base);
+
+/* Its code in [start, end) was mapped in this process, too: patch it before anybody runs there. Signal-safe. */
+PTW_HIDDEN void ptw_probes_mapped(const struct ptw_probe_place *place, uint64_t start, uint64_t end);
+
+/* Is that the beginning of trampolines of this process? */
+PTW_HIDDEN bool ptw_probes_own(uint64_t start);
 
 /* --- probe_enter.c: what trampolines call --- */
 

@@ -4,12 +4,15 @@
  *
  * No function of the C library is called while its pages are being written to: they cannot be executed then. Nobody else
  * runs in them: before main there is one thread, and a library that the loader has just mapped is not known to anybody.
+ * Where threads are processes, each that maps such a library later patches it the same way, with the trampolines at the
+ * same address.
  */
 #define _GNU_SOURCE
 #include "probe.h"
 
 #include "notice.h"
 #include "object_file.h"
+#include "places.h"
 #include "probe_user.h"
 #include "tag.h"
 #include "unwind.h"
@@ -37,7 +40,8 @@ struct patched {
 
 struct ptw_probes ptw_probes;
 
-static struct patched *files;
+/* Each process's own, as the patched pages are. */
+static struct patched files[PTW_PROBE_FILES];
 
 static bool failed(long result) { return result < 0 && result >= -4095; }
 
@@ -119,8 +123,7 @@ static bool read_plan(void)
 		return false;
 	const struct ptw_plan_hit *hits = (const struct ptw_plan_hit *)(plan + 1);
 	ptw_probes.action = reserve((plan->hits + 1) * sizeof *ptw_probes.action);
-	files = reserve((plan->files + 1) * sizeof *files);
-	if (!ptw_probes.action || !files)
+	if (!ptw_probes.action)
 		return false;
 	ptw_probes.hits = plan->hits;
 	ptw_probes.files = plan->files;
@@ -144,9 +147,9 @@ static bool is_it(const struct patched *file, uint64_t base, uint64_t dynamic)
 	return ptw_is_file(base, dynamic, head->low, head->high, sites_of(head, file->file) + head->sites, head->identity);
 }
 
-static unsigned char *try_at(uint64_t at, uint64_t bytes, int fd)
+static unsigned char *try_at(uint64_t at, uint64_t bytes, int flags, int fd)
 {
-	long got = PTW_SYS(SYS_mmap, at, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED_NOREPLACE, fd, 0);
+	long got = PTW_SYS(SYS_mmap, at, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | flags, fd, 0);
 	if (failed(got))
 		return NULL;
 	if ((uint64_t)got == at)
@@ -160,12 +163,11 @@ static unsigned char *map_near(uint64_t low, uint64_t high, uint64_t bytes, int 
 {
 	const uint64_t reach = (1ull << 31) - 2 * PAGE;
 	unsigned char *at;
-	bytes = (bytes + PAGE - 1) & ~(PAGE - 1);
 	for (uint64_t back = bytes; low > back && high - low + back < reach; back += STEP)
-		if ((at = try_at((low - back) & ~(PAGE - 1), bytes, fd)) != NULL)
+		if ((at = try_at((low - back) & ~(PAGE - 1), bytes, MAP_FIXED_NOREPLACE, fd)) != NULL)
 			return at;
 	for (uint64_t on = reach - bytes; on > high - low + STEP; on -= STEP)
-		if ((at = try_at((low + on) & ~(PAGE - 1), bytes, fd)) != NULL)
+		if ((at = try_at((low + on) & ~(PAGE - 1), bytes, MAP_FIXED_NOREPLACE, fd)) != NULL)
 			return at;
 	return NULL;
 }
@@ -192,9 +194,9 @@ static bool adjust(const struct ptw_probe_file *head, unsigned char *at, uint64_
 	return true;
 }
 
-static bool unchanged(const struct ptw_probe_file *head, const struct ptw_probe_site *site, uint64_t base)
+static bool unchanged(const struct ptw_probe_file *head, const struct ptw_probe_site *site, uint32_t sites, uint64_t base)
 {
-	for (uint32_t i = 0; i < head->sites; i++)
+	for (uint32_t i = 0; i < sites; i++)
 		if (site[i].address < head->low || site[i].address + site[i].size > head->high ||
 		    site[i].size < PTW_PROBE_JUMP || site[i].size > PTW_PROBE_BEFORE ||
 		    site[i].trampoline >= head->loaded ||
@@ -234,31 +236,59 @@ static long patch(const struct ptw_probe_site *site, uint32_t sites, uint64_t ba
 	return 0;
 }
 
-static const char *install(struct patched *file, uint32_t number, uint64_t base)
+static const char changed[] = "the code of a file that is probed is not what it was: it is not patched";
+static const char no_room[] =
+	"there is no room for trampolines within 2 GB of a file that is probed: it is not patched";
+
+static int open_trampolines(uint32_t number)
 {
-	const struct ptw_probe_file *head = file->head;
 	char path[sizeof ptw_probes.folder + 32];
-	if (!unchanged(head, sites_of(head, file->file), base))
-		return "the code of a file that is probed is not what it was: it is not patched";
 	memcpy(path, ptw_probes.folder, ptw_probes.folder_length);
 	path[ptw_probes.folder_length] = '/';
 	file_name(number, path + ptw_probes.folder_length + 1);
-	long fd = PTW_SYS(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0, 0, 0);
+	return (int)PTW_SYS(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0, 0, 0);
+}
+
+/* The trampolines, ready: at `at`, or with 0 wherever there is room. Returns what is wrong, or NULL. */
+static const char *map_trampolines(struct patched *file, uint32_t number, uint64_t base, uint64_t at)
+{
+	const struct ptw_probe_file *head = file->head;
+	uint64_t bytes = (head->loaded + PAGE - 1) & ~(PAGE - 1);
+	int fd = open_trampolines(number);
 	if (fd < 0)
 		return "trampolines cannot be read: a file is not patched";
-	unsigned char *at = map_near(base + head->low, base + head->high, head->loaded, (int)fd);
-	ptw_close((int)fd);
-	if (!at)
-		return "there is no room for trampolines within 2 GB of a file that is probed: it is not patched";
-	if (!adjust(head, at, base) ||
-	    PTW_SYS(SYS_mprotect, at, (head->loaded + PAGE - 1) & ~(PAGE - 1), PROT_READ | PROT_EXEC, 0, 0, 0) != 0 ||
-	    patch(sites_of(head, at), head->sites, base, (uint64_t)at) != 0) {
-		PTW_SYS(SYS_munmap, at, head->loaded, 0, 0, 0, 0);
-		return "its pages cannot be written to: a file is not patched";
+	unsigned char *got = at ? try_at(at, bytes, ptw_places_flags(at), fd)
+				: map_near(base + head->low, base + head->high, bytes, fd);
+	ptw_close(fd);
+	if (!got)
+		return no_room;
+	if (!adjust(head, got, base) || PTW_SYS(SYS_mprotect, got, bytes, PROT_READ | PROT_EXEC, 0, 0, 0) != 0) {
+		PTW_SYS(SYS_munmap, got, bytes, 0, 0, 0, 0);
+		return "trampolines cannot be made: a file is not patched";
 	}
 	file->base = base;
-	file->at = at;
+	file->at = got;
 	return NULL;
+}
+
+static void remove_trampolines(struct patched *file)
+{
+	PTW_SYS(SYS_munmap, file->at, file->head->loaded, 0, 0, 0, 0);
+	file->at = NULL;
+}
+
+static const char *install(struct patched *file, uint32_t number, uint64_t base)
+{
+	const struct ptw_probe_file *head = file->head;
+	const struct ptw_probe_site *site = sites_of(head, file->file);
+	if (!unchanged(head, site, head->sites, base))
+		return changed;
+	const char *wrong = map_trampolines(file, number, base, 0);
+	if (!wrong && patch(site, head->sites, base, (uint64_t)file->at) != 0) {
+		remove_trampolines(file);
+		wrong = "its pages cannot be written to: a file is not patched";
+	}
+	return wrong;
 }
 
 /* The address of each probe, for handlers: the number of the hit stands in the trampoline, behind lea. */
@@ -277,6 +307,12 @@ static void learn_addresses(const struct patched *file)
 	}
 }
 
+static void refuse(struct patched *file, const char *reason)
+{
+	file->refused = true;
+	ptw_notice(PTW_NOTICE_PROBE, NULL, reason);
+}
+
 static void consider(const struct link_map *map)
 {
 	uint64_t base = map->l_addr;
@@ -284,14 +320,15 @@ static void consider(const struct link_map *map)
 		struct patched *file = &files[i];
 		if (!file->head || file->refused)
 			continue;
+		bool is_new = !file->at && is_it(file, base, (uint64_t)map->l_ld);
+		__atomic_signal_fence(__ATOMIC_SEQ_CST); /* that look at it may have mapped it here, and patched */
 		if (file->at && file->base == base) {
 			file->seen = true;
-		} else if (!file->at && is_it(file, base, (uint64_t)map->l_ld)) {
+		} else if (is_new && !file->at && !file->refused) {
 			const char *reason = install(file, i, base);
 			file->seen = true;
-			file->refused = reason != NULL;
 			if (reason)
-				ptw_notice(PTW_NOTICE_PROBE, NULL, reason);
+				refuse(file, reason);
 			else
 				learn_addresses(file);
 		}
@@ -307,11 +344,57 @@ void ptw_probes_arrived(void)
 		consider(map);
 	for (uint32_t i = 0; i < ptw_probes.files; i++)
 		if (files[i].at && !files[i].seen) { /* the library is gone */
-			PTW_SYS(SYS_munmap, files[i].at, files[i].head->loaded, 0, 0, 0, 0);
-			files[i].at = NULL;
+			remove_trampolines(&files[i]);
 			ptw_unwind_forget();
 		}
 }
+
+/* --- where threads are processes --------------------------------------------------------------------------------- */
+
+struct ptw_probe_place ptw_probes_place(uint64_t base)
+{
+	for (uint32_t i = 0; i < ptw_probes.files; i++)
+		if (files[i].at && files[i].base == base)
+			return (struct ptw_probe_place){base, (uint64_t)files[i].at, i + 1};
+	return (struct ptw_probe_place){0};
+}
+
+bool ptw_probes_own(uint64_t start)
+{
+	for (uint32_t i = 0; i < ptw_probes.files; i++)
+		if (files[i].at && start - (uint64_t)files[i].at < files[i].head->loaded)
+			return true;
+	return false;
+}
+
+void ptw_probes_mapped(const struct ptw_probe_place *place, uint64_t start, uint64_t end)
+{
+	if (place->number == 0 || place->number > ptw_probes.files)
+		return;
+	struct patched *file = &files[place->number - 1];
+	if (!file->head || file->refused || (file->at && (uint64_t)file->at != place->trampolines))
+		return;
+	const struct ptw_probe_site *site = sites_of(file->head, file->file);
+	uint32_t first = 0, last;
+	while (first < file->head->sites && place->base + site[first].address < start)
+		first++;
+	for (last = first; last < file->head->sites && place->base + site[last].address < end;)
+		last++;
+	if (first == last)
+		return;
+	const char *wrong = unchanged(file->head, site + first, last - first, place->base) ? NULL : changed;
+	if (!wrong && !file->at) {
+		wrong = map_trampolines(file, place->number - 1, place->base, place->trampolines);
+		if (!wrong)
+			learn_addresses(file);
+	}
+	if (!wrong && patch(site + first, last - first, place->base, place->trampolines) != 0)
+		wrong = "pages of a library that another thread loaded cannot be written to: it is not patched here";
+	if (wrong)
+		refuse(file, wrong);
+}
+
+/* --- the beginning ----------------------------------------------------------------------------------------------- */
 
 void ptw_probes_begin(void)
 {

@@ -145,7 +145,8 @@ static void get_to_know(uint64_t base)
 }
 
 /* What others map from the file when they need it. */
-static void note_file(uint64_t start, uint64_t end, uint64_t offset, int protection, const char *path)
+static void note_file(uint64_t start, uint64_t end, uint64_t offset, int protection, const char *path,
+		      struct ptw_probe_place probes)
 {
 	struct ptw_segments *all = ptw_segment_table;
 	for (uint32_t i = 0; i < all->codes; i++)
@@ -158,6 +159,7 @@ static void note_file(uint64_t start, uint64_t end, uint64_t offset, int protect
 	code->end = end;
 	code->offset = offset;
 	code->protection = (uint32_t)protection;
+	code->probes = probes;
 	strcpy(code->path, path);
 	code_here[all->codes] = true;
 	__atomic_store_n(&all->codes, all->codes + 1, __ATOMIC_RELEASE);
@@ -198,7 +200,8 @@ static void note_code(const struct dl_phdr_info *info, const ElfW(Phdr) *part)
 {
 	note_file(page_down(info->dlpi_addr + part->p_vaddr), page_up(info->dlpi_addr + part->p_vaddr + part->p_filesz),
 		  page_down(part->p_offset),
-		  (part->p_flags & PF_R ? PROT_READ : 0) | (part->p_flags & PF_X ? PROT_EXEC : 0), info->dlpi_name);
+		  (part->p_flags & PF_R ? PROT_READ : 0) | (part->p_flags & PF_X ? PROT_EXEC : 0), info->dlpi_name,
+		  ptw_probes_place(info->dlpi_addr));
 }
 
 static int share_object(struct dl_phdr_info *info, size_t size, void *data)
@@ -309,8 +312,9 @@ void ptw_segments_leave(uint64_t start, uint64_t end)
 	while (ptw_mappings_next(&all, &line)) {
 		if (line.start < start || line.end > end || !line.protection)
 			continue;
-		if (line.path[0] == '/' && !(line.protection & PROT_WRITE))
-			note_file(line.start, line.end, line.offset, line.protection, line.path);
+		if (line.path[0] == '/' && !(line.protection & PROT_WRITE) && !ptw_probes_own(line.start))
+			note_file(line.start, line.end, line.offset, line.protection, line.path,
+				  (struct ptw_probe_place){0});
 		else if (!line.shared && (line.protection & PROT_WRITE) && !(line.protection & PROT_EXEC))
 			share(line.start, line.end);
 	}
@@ -382,7 +386,14 @@ static bool admit_untracked(unsigned i)
 	return untracked_here[i];
 }
 
-static bool admit_code(uint32_t i) { return code_here[i] = map_code(&ptw_segment_table->code[i]); }
+static bool admit_code(uint32_t i)
+{
+	const struct ptw_code *code = &ptw_segment_table->code[i];
+	code_here[i] = map_code(code);
+	if (code_here[i])
+		ptw_probes_mapped(&code->probes, code->start, code->end);
+	return code_here[i];
+}
 
 bool ptw_segments_admit(uint64_t address)
 {

@@ -14,6 +14,7 @@
 #define PTW_SEGMENTS_H
 
 #include "layout.h"
+#include "probe.h"
 #include "sys.h"
 
 #include <stdbool.h>
@@ -38,7 +39,12 @@ struct ptw_segments {
 	uint32_t libraries; /* known ones */
 	uint32_t codes;
 	uint64_t library[PTW_LIBRARIES];
-	struct ptw_code { uint64_t start, end, offset; uint32_t protection; char path[PTW_PATH]; } code[PTW_CODE];
+	struct ptw_code {
+		uint64_t start, end, offset;
+		uint32_t protection;
+		struct ptw_probe_place probes;
+		char path[PTW_PATH];
+	} code[PTW_CODE];
 };
 _Static_assert(sizeof(struct ptw_segments) <= PTW_META_SEGMENTS_SIZE, "fits its place");
 

@@ -106,6 +106,53 @@ def test_no_hit_is_lost_while_threads_make_threads(tmp_path: Path, what: str) ->
     assert probed.counts() == {"struck": calls}
 
 
+@pytest.fixture(scope="module")
+def later(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A program, and a library that one of its threads loads."""
+    folder = tmp_path_factory.mktemp("later")
+    program, library = folder / "probe_later", folder / "libprobe_later.so"
+    flags = ("-O2", "-g", "-Wall", "-Wextra", "-Werror")
+    subprocess.run(["gcc", *flags, "-o", program, ROOT / "tests/programs/probe_later.c", "-pthread", "-ldl"], check=True)
+    subprocess.run(["gcc", *flags, "-shared", "-fPIC", "-o", library, ROOT / "tests/programs/probe_later_library.c"],
+                   check=True)
+    return program, library
+
+
+LATER_HITS = Counter({1: 100, 2: 100, 3: 100, 4: 100, 5: 200, 6: 200})
+"""By who called, as tests/programs/probe_later.c numbers them; fork children call twice."""
+
+
+@pytest.mark.parametrize("mode", ["native", "process"])
+@pytest.mark.parametrize("words", [(), ("ends",)])
+def test_a_library_that_a_thread_loads_is_probed_in_every_thread(later: tuple[Path, Path], tmp_path: Path,
+                                                                 words: tuple[str, ...], mode: str) -> None:
+    program, library = later
+    given = [("--handler", "args"), ("--probe", f"{library}:struck")]
+    command: list[str | Path] = [program, library, "100", *words]
+    alone = subprocess.run(command, capture_output=True, check=True).stdout
+    probed = run_probed(tmp_path, given, command, env={"PTWEAVE_THREADS": mode})
+    assert (probed.traced.status, probed.traced.out, probed.traced.err) == (0, alone, "")
+    assert Counter(row["args"][0] for row in probed.rows()) == LATER_HITS
+    assert not sum(probed.traced.ledger["events"].lost.values()) and not probed.traced.server.notices.all
+
+
+@pytest.mark.parametrize("mode", ["native", "process"])
+def test_the_soft_engine_has_the_hits_of_a_library_that_a_thread_loads_and_decodes_them(
+        later: tuple[Path, Path], tmp_path: Path, mode: str) -> None:
+    program, library = later
+    bundle = tmp_path / "run.ptw"
+    done = ptweave("wrap", "-o", bundle, "--threads", mode, "--handler", "args", "--probe", f"{library}:struck", "--",
+                   program, library, "100")
+    assert done.status == 0, done.err
+    with Run(bundle) as run:
+        rows = run.sql("select args[1] as who from probes").arrow().to_pylist()
+        assert Counter(row["who"] for row in rows) == LATER_HITS
+        blocks = run.sql("select count(*) as n from flow_blocks join blocks using (block) where function = 'struck' and "
+                         "function_offset = 0").arrow().to_pylist()
+        assert blocks == [{"n": 800}], "the flow shows the patched function as often"
+        assert run.sql("select * from gaps").arrow().num_rows == 0
+
+
 def test_a_probe_amid_a_function_keeps_flags_and_what_lies_below_the_stack_pointer(
         program: Path, tmp_path: Path) -> None:
     for what in ("log", "args"):
