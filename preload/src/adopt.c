@@ -15,16 +15,15 @@
 #include <sys/shm.h>
 #include <sys/uio.h>
 
-/* The line about `address`, if the process has one. */
-static bool look(uint32_t pid, uint64_t address, struct ptw_mapping_line *ret)
+/* The line about `address`, if the process has one; its path is in `all`. */
+static bool look(struct ptw_mappings *all, uint32_t pid, uint64_t address, struct ptw_mapping_line *ret)
 {
-	struct ptw_mappings all;
 	bool found = false;
-	if (!ptw_mappings_init(&all, pid))
+	if (!ptw_mappings_init(all, pid))
 		return false;
-	while (!found && ptw_mappings_next(&all, ret))
+	while (!found && ptw_mappings_next(all, ret))
 		found = address >= ret->start && address < ret->end;
-	ptw_mappings_deinit(&all);
+	ptw_mappings_deinit(all);
 	return found;
 }
 
@@ -77,8 +76,9 @@ static bool take(uint32_t pid, const struct ptw_mapping_line *mapping)
 /* Has this process something there, but what keeps the place free? */
 static bool is_here(uint64_t address)
 {
+	struct ptw_mappings all;
 	struct ptw_mapping_line line;
-	return ptw_places_contain(address) && look(0, address, &line) && (line.protection || line.path[0]);
+	return ptw_places_contain(address) && look(&all, 0, address, &line) && (line.protection || line.path[0]);
 }
 
 bool ptw_adopt(uint64_t address)
@@ -88,10 +88,11 @@ bool ptw_adopt(uint64_t address)
 		return false;
 	for (uint32_t i = 0; i < high; i++) {
 		const struct ptw_slot *slot = &ptw_shared->slot[i];
+		struct ptw_mappings all;
 		struct ptw_mapping_line mapping;
 		if (i == ptw_slot_index || __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) != PTW_SLOT_RUNNING)
 			continue;
-		if (look(slot->pid, address, &mapping) && mapping.protection && take(slot->pid, &mapping))
+		if (look(&all, slot->pid, address, &mapping) && mapping.protection && take(slot->pid, &mapping))
 			return true;
 	}
 	return false;

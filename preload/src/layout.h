@@ -70,7 +70,7 @@
 #define PTW_PAGE_LOCKS 2048u
 
 #define PTW_META 0x40000000000ull
-#define PTW_META_HEAD (32ull << 20)                      /* struct ptw_meta, and what follows */
+#define PTW_META_HEAD (128ull << 20)                     /* struct ptw_meta, and what follows */
 /* What each new process looks at lies in the same 2 MiB, and most of it in one block of 64 KiB, so that it costs few page
  * faults and one page table. */
 #define PTW_META_HOT (PTW_META + (1ull << 20))
@@ -80,8 +80,6 @@
 #define PTW_META_SIGNALS (PTW_META_HOT + (24ull << 10))  /* dispositions.h */
 #define PTW_META_PROGRAM (PTW_META_HOT + (32ull << 10))  /* program.h */
 #define PTW_META_PROGRAM_SIZE (352ull << 10)
-#define PTW_META_SEGMENTS (PTW_META_HOT + (384ull << 10)) /* segments.h */
-#define PTW_META_SEGMENTS_SIZE (384ull << 10)
 #define PTW_META_RULES (PTW_META_HOT + (768ull << 10))   /* unwind.c */
 #define PTW_META_RULES_SIZE (128ull << 10)
 #define PTW_META_FILES (PTW_META_HOT + (960ull << 10))   /* struct ptw_mapping */
@@ -96,6 +94,10 @@
 #define PTW_META_SIGNAL_FILES (PTW_META + (9ull << 20))  /* signal_files.h */
 #define PTW_META_EXEC (PTW_META + (9ull << 20) + (512ull << 10)) /* exec.c */
 #define PTW_META_PAGE_LOCKS (PTW_META + (10ull << 20))   /* commit.c: uint32_t, PTW_PAGE_LOCKS of them, 64 bytes apart */
+#define PTW_META_SEGMENTS (PTW_META + (12ull << 20))     /* segments.h */
+#define PTW_META_SEGMENTS_SIZE (4ull << 20)
+#define PTW_META_CODE (PTW_META + (16ull << 20))         /* code_files.h */
+#define PTW_META_CODE_SIZE (80ull << 20)
 #define PTW_META_OBJECTS (PTW_META + PTW_META_HEAD)                          /* the object table of objects.h */
 #define PTW_META_UNITS (PTW_META_OBJECTS + (16ull << 20))                    /* struct ptw_unit [PTW_UNITS] */
 #define PTW_META_HEAPS (PTW_META_UNITS + PTW_UNITS * 16ull)                  /* struct ptw_heap [PTW_SLOTS] */

@@ -77,9 +77,10 @@ int ptw_loader_init(void)
 
 /* --- what was loaded --- */
 
-enum { ALLOCATED = 64, LONGEST_LIST = 4096 };
+enum { ALLOCATED = 2048, LONGEST_LIST = 16384 };
 
-static const struct link_map *allocated[ALLOCATED]; /* the last ones */
+/* Since libraries were shared last; those beyond the end are only counted. */
+static const struct link_map *allocated[ALLOCATED];
 static uint32_t allocations;
 static uint32_t depth; /* of dlopen in this process, which holds the lock meanwhile */
 
@@ -87,7 +88,9 @@ uint32_t ptw_loader_pending;
 
 void ptw_loader_allocated(const void *block)
 {
-	allocated[allocations++ % ALLOCATED] = block;
+	if (allocations < ALLOCATED)
+		allocated[allocations] = block;
+	allocations++;
 	ptw_loader_pending = 1;
 }
 
@@ -126,6 +129,10 @@ static void share(void)
 {
 	if (ptw_segments_load() != 0)
 		ptw_notice(PTW_NOTICE_LIMIT, NULL, "no room to share the data of a library that was loaded: each thread has its own");
+	if (allocations > ALLOCATED)
+		ptw_notice(PTW_NOTICE_LIMIT, NULL,
+			   "more libraries than 2048 were loaded at once: of some, each thread has its own data");
+	allocations = 0;
 }
 
 void ptw_loader_share(void)
@@ -171,6 +178,10 @@ static void *(*next_dlopen)(const char *, int);
 static void *load(const char *path, int mode)
 {
 	enter();
+	if (path && !ptw_segments_room() && !next_dlopen(path, mode | RTLD_NOLOAD)) {
+		ptw_notice(PTW_NOTICE_LIMIT, NULL, "no room for more libraries: dlopen fails");
+		path = "/dev/null/libtthread has no room for more libraries"; /* what dlerror says */
+	}
 	ptw_segments_catch_up(); /* what others have loaded is not to be mapped over */
 	void *library = next_dlopen(path, mode);
 	if (ptw_loader_pending) {

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+enum { LONGER = 512 };
+
 static const char *hex(const char *at, uint64_t *ret)
 {
 	for (*ret = 0;; at++) {
@@ -22,7 +24,7 @@ static const char *hex(const char *at, uint64_t *ret)
 /* "start-end rwxp offset device inode   path" */
 static void parse(const char *at, struct ptw_mapping_line *ret)
 {
-	memset(ret, 0, sizeof *ret);
+	*ret = (struct ptw_mapping_line){.path = ""};
 	at = hex(at, &ret->start);
 	at = hex(at + (*at == '-'), &ret->end);
 	if (strlen(at) < 6)
@@ -38,7 +40,7 @@ static void parse(const char *at, struct ptw_mapping_line *ret)
 	const char *path = strchr(at, '/');
 	ret->is_stack = strstr(at, "[stack]") != NULL;
 	if (path)
-		strncat(ret->path, path, sizeof ret->path - 1);
+		ret->path = path;
 }
 
 static void put_path(char *ret, uint32_t pid)
@@ -68,24 +70,31 @@ bool ptw_mappings_init(struct ptw_mappings *mappings, uint32_t pid)
 
 void ptw_mappings_deinit(struct ptw_mappings *mappings) { ptw_close((int)mappings->fd); }
 
+/* A line that is longer loses a part of its end: no file has such a path. */
+static bool fill(struct ptw_mappings *mappings)
+{
+	mappings->got -= mappings->at;
+	memmove(mappings->buffer, mappings->buffer + mappings->at, (size_t)mappings->got);
+	mappings->at = 0;
+	if (mappings->got == sizeof mappings->buffer)
+		mappings->got -= LONGER;
+	long done = PTW_SYS(SYS_read, mappings->fd, mappings->buffer + mappings->got,
+			    sizeof mappings->buffer - (size_t)mappings->got, 0, 0, 0);
+	mappings->got += done > 0 ? done : 0;
+	return done > 0;
+}
+
 bool ptw_mappings_next(struct ptw_mappings *mappings, struct ptw_mapping_line *ret)
 {
-	char line[768];
-	size_t used = 0;
-	for (;;) {
-		if (mappings->at >= mappings->got) {
-			mappings->got = PTW_SYS(SYS_read, mappings->fd, mappings->buffer, sizeof mappings->buffer, 0, 0, 0);
-			mappings->at = 0;
-			if (mappings->got <= 0)
-				return false;
-		}
-		char byte = mappings->buffer[mappings->at++];
-		if (byte == '\n') {
-			line[used] = '\0';
-			parse(line, ret);
-			return true;
-		}
-		if (used < sizeof line - 1)
-			line[used++] = byte;
-	}
+	char *line, *end;
+	do {
+		line = mappings->buffer + mappings->at;
+		end = memchr(line, '\n', (size_t)(mappings->got - mappings->at));
+		if (!end && !fill(mappings))
+			return false;
+	} while (!end);
+	*end = '\0';
+	mappings->at = end + 1 - mappings->buffer;
+	parse(line, ret);
+	return true;
 }

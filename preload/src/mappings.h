@@ -15,14 +15,14 @@ struct ptw_mapping_line {
 	int protection;
 	bool shared;
 	bool is_stack; /* the one the kernel gave */
-	char path[512]; /* "" no file; else the file's, or a "/" of what has only a name */
+	const char *path; /* "" no file; else the file's, or a "/" of what has only a name. Until the next one is asked for */
 };
 
 struct ptw_mappings {
 	long fd;
 	long got;
 	long at;
-	char buffer[4096];
+	char buffer[4096 + 256]; /* a line with the longest path */
 };
 
 /* Of process `pid`, 0: this one. False when it cannot be told. */

@@ -3,14 +3,15 @@
 #define _GNU_SOURCE
 #include "segments.h"
 
+#include "code_files.h"
 #include "engine.h"
 #include "handshake.h"
 #include "loader.h"
 #include "log.h"
 #include "mappings.h"
+#include "notice.h"
 #include "pages.h"
 #include "passed.h"
-#include "places.h"
 #include "real.h"
 #include "region.h"
 #include "tag.h"
@@ -19,7 +20,6 @@
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <link.h>
 #include <stdbool.h>
 #include <string.h>
@@ -66,7 +66,7 @@ static enum sharing sharing_of(const struct dl_phdr_info *info)
 }
 
 /* What is mapped in this process. */
-static bool here[PTW_SEGMENTS], untracked_here[PTW_UNTRACKED], code_here[PTW_CODE];
+static bool here[PTW_SEGMENTS], untracked_here[PTW_UNTRACKED];
 
 /* What is mapped shared by now. */
 static void close_new(uint32_t page, uint32_t count)
@@ -98,21 +98,21 @@ static int track(uint64_t start, uint64_t end)
 static int share(uint64_t start, uint64_t end)
 {
 	struct ptw_segments *all = ptw_segment_table;
-	if (all->libc_used + (end - start) > PTW_LIBC_SIZE)
-		return -ENOSPC;
 	uint64_t offset = PTW_LIBC_OFFSET + all->libc_used;
+	unsigned i = 0;
+	while (i < PTW_UNTRACKED && all->untracked[i].start)
+		i++;
+	if (i == PTW_UNTRACKED || all->libc_used + (end - start) > PTW_LIBC_SIZE)
+		return -ENOSPC;
 	int error = ptw_region_adopt(start, end, offset);
-	for (unsigned i = 0; i < PTW_UNTRACKED; i++) {
-		if (all->untracked[i].start)
-			continue;
-		all->untracked[i].start = start;
-		all->untracked[i].end = end;
-		all->untracked[i].offset = offset;
-		untracked_here[i] = true;
-		all->libc_used += end - start;
+	if (error)
 		return error;
-	}
-	return -ENOSPC;
+	untracked_here[i] = true;
+	all->libc_used += end - start;
+	all->untracked[i].end = end;
+	all->untracked[i].offset = offset;
+	__atomic_store_n(&all->untracked[i].start, start, __ATOMIC_RELEASE); /* last: others look at it any time */
+	return 0;
 }
 
 int ptw_segments_remap(void)
@@ -128,41 +128,29 @@ int ptw_segments_remap(void)
 	return error;
 }
 
+/* Mostly they are asked for in the order they came in. */
 static bool known(uint64_t base)
 {
+	static uint32_t last;
 	const struct ptw_segments *all = ptw_segment_table;
-	for (uint32_t i = 0; i < all->libraries; i++)
-		if (all->library[i] == base)
-			return true;
+	for (uint32_t i = 1; i <= all->libraries; i++) {
+		uint32_t at = (last + i) % all->libraries;
+		if (all->library[at] != base)
+			continue;
+		last = at;
+		return true;
+	}
 	return false;
 }
 
-static void get_to_know(uint64_t base)
+/* 0, or -ENOSPC: what is not known must not be shared, or it would be shared anew with each library that comes. */
+static int get_to_know(uint64_t base)
 {
 	struct ptw_segments *all = ptw_segment_table;
-	if (all->libraries < PTW_LIBRARIES)
-		all->library[all->libraries++] = base;
-}
-
-/* What others map from the file when they need it. */
-static void note_file(uint64_t start, uint64_t end, uint64_t offset, int protection, const char *path,
-		      struct ptw_probe_place probes)
-{
-	struct ptw_segments *all = ptw_segment_table;
-	for (uint32_t i = 0; i < all->codes; i++)
-		if (start >= all->code[i].start && start < all->code[i].end)
-			return;
-	if (all->codes >= PTW_CODE || strlen(path) >= PTW_PATH)
-		return;
-	struct ptw_code *code = &all->code[all->codes];
-	code->start = start;
-	code->end = end;
-	code->offset = offset;
-	code->protection = (uint32_t)protection;
-	code->probes = probes;
-	strcpy(code->path, path);
-	code_here[all->codes] = true;
-	__atomic_store_n(&all->codes, all->codes + 1, __ATOMIC_RELEASE);
+	if (all->libraries == PTW_LIBRARIES)
+		return -ENOSPC;
+	all->library[all->libraries++] = base;
+	return 0;
 }
 
 /* The program's linkage pages: the first, and the end. */
@@ -171,78 +159,114 @@ static uint32_t linkage, linkage_end;
 bool ptw_segments_linkage(uint32_t page) { return page - linkage < linkage_end - linkage; }
 
 /* Calls that are bound at the first of them: the loader writes to these words whichever thread it is called by. */
-static void note_bindings(const struct dl_phdr_info *info, const ElfW(Phdr) *part)
+struct bindings { uint64_t from, to, calls; };
+
+static struct bindings bindings_of(const struct dl_phdr_info *info)
 {
-	const ElfW(Dyn) *entry = (const ElfW(Dyn) *)(info->dlpi_addr + part->p_vaddr);
-	struct ptw_segments *all = ptw_segment_table;
-	uint64_t from = 0, calls = 0;
-	for (; entry->d_tag != DT_NULL; entry++) {
+	struct bindings ret = {0, 0, 0};
+	const ElfW(Dyn) *entry = NULL;
+	for (unsigned i = 0; i < info->dlpi_phnum; i++)
+		if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
+			entry = (const ElfW(Dyn) *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+	for (; entry && entry->d_tag != DT_NULL; entry++) {
 		if (entry->d_tag == DT_PLTGOT)
-			from = entry->d_un.d_ptr;
+			ret.from = entry->d_un.d_ptr;
 		if (entry->d_tag == DT_PLTRELSZ)
-			calls = entry->d_un.d_val / sizeof(ElfW(Rela));
+			ret.calls = entry->d_un.d_val / sizeof(ElfW(Rela));
 	}
-	uint64_t to = from + (3 + calls) * sizeof(void *);
-	for (uint32_t i = 0; from && i < all->count; i++) {
-		if (from < all->segment[i].end && to > all->segment[i].start) {
-			all->segment[i].bound_from = from;
-			all->segment[i].bound_to = to;
+	ret.to = ret.from + (3 + ret.calls) * sizeof(void *);
+	return ret;
+}
+
+static void note_bindings(const struct dl_phdr_info *info, struct bindings bindings)
+{
+	struct ptw_segments *all = ptw_segment_table;
+	for (uint32_t i = 0; bindings.from && i < all->count; i++) {
+		if (bindings.from < all->segment[i].end && bindings.to > all->segment[i].start) {
+			all->segment[i].bound_from = bindings.from;
+			all->segment[i].bound_to = bindings.to;
 		}
 	}
-	from += 3 * sizeof(void *); /* what only the loader reads */
-	if (calls && info->dlpi_name[0] == '\0' && ptw_page_of(from) != PTW_PAGE_NONE) { /* the program */
+	uint64_t from = bindings.from + 3 * sizeof(void *); /* what only the loader reads comes before */
+	if (bindings.calls && info->dlpi_name[0] == '\0' && ptw_page_of(from) != PTW_PAGE_NONE) { /* the program */
 		linkage = ptw_page_of(from);
-		linkage_end = ptw_page_of(to - 1) + 1;
+		linkage_end = ptw_page_of(bindings.to - 1) + 1;
 	}
 }
 
-static void note_code(const struct dl_phdr_info *info, const ElfW(Phdr) *part)
+static int note_code(const struct dl_phdr_info *info, const ElfW(Phdr) *part)
 {
-	note_file(page_down(info->dlpi_addr + part->p_vaddr), page_up(info->dlpi_addr + part->p_vaddr + part->p_filesz),
-		  page_down(part->p_offset),
-		  (part->p_flags & PF_R ? PROT_READ : 0) | (part->p_flags & PF_X ? PROT_EXEC : 0), info->dlpi_name,
-		  ptw_probes_place(info->dlpi_addr));
+	return ptw_code_note(page_down(info->dlpi_addr + part->p_vaddr),
+			 page_up(info->dlpi_addr + part->p_vaddr + part->p_filesz), page_down(part->p_offset),
+			 (part->p_flags & PF_R ? PROT_READ : 0) | (part->p_flags & PF_X ? PROT_EXEC : 0), info->dlpi_name,
+			 ptw_probes_place(info->dlpi_addr));
 }
 
-static int share_object(struct dl_phdr_info *info, size_t size, void *data)
+static int keep_object_own(const struct dl_phdr_info *info)
 {
-	if (known(info->dlpi_addr) || (ptw_process_mode && !ptw_loader_made(info)))
-		return 0;
-	get_to_know(info->dlpi_addr);
-	enum sharing how = sharing_of(info);
+	int error = 0;
+	for (unsigned i = 0; i < info->dlpi_phnum && !error; i++) {
+		const ElfW(Phdr) *part = &info->dlpi_phdr[i];
+		if (part->p_type == PT_LOAD && part->p_flags & PF_W)
+			error = keep_own(page_down(info->dlpi_addr + part->p_vaddr),
+					 page_up(info->dlpi_addr + part->p_vaddr + part->p_memsz));
+	}
+	return error;
+}
+
+static int note_object_code(const struct dl_phdr_info *info)
+{
+	int error = 0;
+	for (unsigned i = 0; i < info->dlpi_phnum && !error; i++) {
+		const ElfW(Phdr) *part = &info->dlpi_phdr[i];
+		if (part->p_type == PT_LOAD && !(part->p_flags & PF_W))
+			error = note_code(info, part);
+	}
+	return error;
+}
+
+static int share_object_data(const struct dl_phdr_info *info, enum sharing how)
+{
+	struct bindings bindings = bindings_of(info); /* before they are in pages that are closed */
 	uint64_t fixed = 0; /* end of what is read-only after relocation */
-	int *error = data;
-	(void)size;
-	for (unsigned i = 0; i < info->dlpi_phnum && *error == 0; i++) {
+	int error = 0;
+	for (unsigned i = 0; i < info->dlpi_phnum; i++)
+		if (info->dlpi_phdr[i].p_type == PT_GNU_RELRO)
+			fixed = page_down(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr + info->dlpi_phdr[i].p_memsz);
+	for (unsigned i = 0; i < info->dlpi_phnum && !error; i++) {
 		const ElfW(Phdr) *part = &info->dlpi_phdr[i];
-		if (how == LEAVE && part->p_type == PT_LOAD && part->p_flags & PF_W)
-			*error = keep_own(page_down(info->dlpi_addr + part->p_vaddr),
-					  page_up(info->dlpi_addr + part->p_vaddr + part->p_memsz));
-		if (part->p_type == PT_GNU_RELRO)
-			fixed = page_down(info->dlpi_addr + part->p_vaddr + part->p_memsz);
-	}
-	for (unsigned i = 0; i < info->dlpi_phnum && how != LEAVE && *error == 0; i++) {
-		const ElfW(Phdr) *part = &info->dlpi_phdr[i];
-		if (part->p_type != PT_LOAD || (part->p_flags & PF_W && part->p_flags & PF_X))
+		if (part->p_type != PT_LOAD || !(part->p_flags & PF_W) || (part->p_flags & PF_X))
 			continue;
-		if (!(part->p_flags & PF_W)) {
-			note_code(info, part);
-			continue;
-		}
 		uint64_t start = page_down(info->dlpi_addr + part->p_vaddr);
 		uint64_t end = page_up(info->dlpi_addr + part->p_vaddr + part->p_memsz);
 		if (fixed > start && fixed <= end) {
 			if (ptw_process_mode) /* relocated by this process only */
-				*error = share(start, fixed);
+				error = share(start, fixed);
 			start = fixed;
 		}
-		if (start < end)
-			*error = how == TRACK ? track(start, end) : share(start, end);
+		if (!error && start < end)
+			error = how == TRACK ? track(start, end) : share(start, end);
 	}
-	for (unsigned i = 0; i < info->dlpi_phnum && how == TRACK; i++)
-		if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
-			note_bindings(info, &info->dlpi_phdr[i]);
-	return *error;
+	if (how == TRACK)
+		note_bindings(info, bindings);
+	return error;
+}
+
+/* One that is too many is not shared; its code can be called all the same. */
+static int share_object(struct dl_phdr_info *info, size_t size, void *data)
+{
+	int *first = data;
+	(void)size;
+	if (known(info->dlpi_addr) || (ptw_process_mode && !ptw_loader_made(info)))
+		return 0;
+	enum sharing how = sharing_of(info);
+	int full = get_to_know(info->dlpi_addr);
+	int error = how == LEAVE ? keep_object_own(info) : note_object_code(info);
+	if (!full && !error && how != LEAVE)
+		error = share_object_data(info, how);
+	if (*first == 0)
+		*first = full ? full : error;
+	return 0;
 }
 
 /* --- whatever else there is --- */
@@ -302,6 +326,12 @@ static int share_rest(void)
 	return error;
 }
 
+static void tell(int error)
+{
+	if (error)
+		ptw_notice(PTW_NOTICE_LIMIT, NULL, "no room for what a thread has mapped: other threads do not have it");
+}
+
 void ptw_segments_leave(uint64_t start, uint64_t end)
 {
 	struct ptw_mappings all;
@@ -312,11 +342,13 @@ void ptw_segments_leave(uint64_t start, uint64_t end)
 	while (ptw_mappings_next(&all, &line)) {
 		if (line.start < start || line.end > end || !line.protection)
 			continue;
-		if (line.path[0] == '/' && !(line.protection & PROT_WRITE) && !ptw_probes_own(line.start))
-			note_file(line.start, line.end, line.offset, line.protection, line.path,
-				  (struct ptw_probe_place){0});
-		else if (!line.shared && (line.protection & PROT_WRITE) && !(line.protection & PROT_EXEC))
-			share(line.start, line.end);
+		if (line.path[0] == '/' && !(line.protection & PROT_WRITE)) {
+			if (!ptw_probes_own(line.start))
+				tell(ptw_code_note(line.start, line.end, line.offset, line.protection, line.path,
+					       (struct ptw_probe_place){0}));
+		} else if (!line.shared && (line.protection & PROT_WRITE) && !(line.protection & PROT_EXEC)) {
+			tell(share(line.start, line.end));
+		}
 	}
 	ptw_unlock(&ptw_shared->segments_lock);
 	ptw_mappings_deinit(&all);
@@ -331,7 +363,7 @@ void ptw_segments_share_around(const void *address)
 		return;
 	while (ptw_mappings_next(&all, &line))
 		if (wanted >= line.start && wanted < line.end && !line.shared)
-			share(line.start, line.end);
+			tell(share(line.start, line.end));
 	ptw_mappings_deinit(&all);
 }
 
@@ -344,6 +376,8 @@ int ptw_segments_init(void)
 
 /* --- what is loaded later --- */
 
+bool ptw_segments_room(void) { return ptw_segment_table->libraries < PTW_LIBRARIES - PTW_LIBRARIES / 8; }
+
 bool ptw_segments_here(uint32_t i) { return here[i]; }
 
 int ptw_segments_load(void)
@@ -355,17 +389,6 @@ int ptw_segments_load(void)
 	ptw_passed_again();
 	ptw_restore_signals(&mask);
 	return error;
-}
-
-static bool map_code(const struct ptw_code *code)
-{
-	long fd = PTW_SYS(SYS_openat, AT_FDCWD, code->path, O_RDONLY | O_CLOEXEC, 0, 0, 0);
-	if (fd < 0)
-		return false;
-	long result = PTW_SYS(SYS_mmap, code->start, code->end - code->start, code->protection,
-			      MAP_PRIVATE | ptw_places_flags(code->start), fd, code->offset);
-	ptw_close((int)fd);
-	return result == (long)code->start;
 }
 
 static bool admit_segment(uint32_t i)
@@ -386,29 +409,17 @@ static bool admit_untracked(unsigned i)
 	return untracked_here[i];
 }
 
-static bool admit_code(uint32_t i)
-{
-	const struct ptw_code *code = &ptw_segment_table->code[i];
-	code_here[i] = map_code(code);
-	if (code_here[i])
-		ptw_probes_mapped(&code->probes, code->start, code->end);
-	return code_here[i];
-}
-
 bool ptw_segments_admit(uint64_t address)
 {
 	const struct ptw_segments *all = ptw_segment_table;
 	for (uint32_t i = 0; i < __atomic_load_n(&all->count, __ATOMIC_ACQUIRE); i++)
 		if (!here[i] && address - all->segment[i].start < all->segment[i].end - all->segment[i].start)
 			return admit_segment(i);
-	for (unsigned i = 0; i < PTW_UNTRACKED && all->untracked[i].start; i++)
+	for (unsigned i = 0; i < PTW_UNTRACKED && __atomic_load_n(&all->untracked[i].start, __ATOMIC_ACQUIRE); i++)
 		if (!untracked_here[i] &&
 		    address - all->untracked[i].start < all->untracked[i].end - all->untracked[i].start)
 			return admit_untracked(i);
-	for (uint32_t i = 0; i < __atomic_load_n(&all->codes, __ATOMIC_ACQUIRE); i++)
-		if (!code_here[i] && address - all->code[i].start < all->code[i].end - all->code[i].start)
-			return admit_code(i);
-	return false;
+	return ptw_code_admit(address);
 }
 
 void ptw_segments_catch_up(void)
@@ -422,8 +433,6 @@ void ptw_segments_catch_up(void)
 	for (unsigned i = 0; i < PTW_UNTRACKED && all->untracked[i].start; i++)
 		if (!untracked_here[i])
 			admit_untracked(i);
-	for (uint32_t i = 0; i < all->codes; i++)
-		if (!code_here[i])
-			admit_code(i);
+	ptw_code_catch_up();
 	ptw_restore_signals(&mask);
 }

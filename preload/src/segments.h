@@ -14,12 +14,18 @@
 #define PTW_SEGMENTS_H
 
 #include "layout.h"
-#include "probe.h"
 #include "sys.h"
 
 #include <stdbool.h>
 
-enum { PTW_SEGMENTS = 512, PTW_UNTRACKED = 512, PTW_LIBRARIES = 512, PTW_CODE = 1024, PTW_PATH = 256 };
+/* Where a process may have no more than 65530 mappings, as systems are set up, these are more than it can load. */
+enum {
+	PTW_LIBRARIES = 16384,
+	PTW_SEGMENTS = PTW_LIBRARIES,
+	PTW_UNTRACKED = 2 * PTW_LIBRARIES,
+};
+
+
 
 /* A tracked one. */
 struct ptw_segment {
@@ -31,20 +37,12 @@ struct ptw_segment {
 
 struct ptw_segments {
 	uint32_t count;
-	uint32_t zero;
+	uint32_t libraries; /* known ones */
 	uint64_t used;      /* bytes of the memfd's data part */
 	uint64_t libc_used; /* of its part for untracked data */
 	struct ptw_segment segment[PTW_SEGMENTS];
 	struct { uint64_t start, end, offset; } untracked[PTW_UNTRACKED]; /* ends where start is 0 */
-	uint32_t libraries; /* known ones */
-	uint32_t codes;
 	uint64_t library[PTW_LIBRARIES];
-	struct ptw_code {
-		uint64_t start, end, offset;
-		uint32_t protection;
-		struct ptw_probe_place probes;
-		char path[PTW_PATH];
-	} code[PTW_CODE];
 };
 _Static_assert(sizeof(struct ptw_segments) <= PTW_META_SEGMENTS_SIZE, "fits its place");
 
@@ -52,6 +50,9 @@ _Static_assert(sizeof(struct ptw_segments) <= PTW_META_SEGMENTS_SIZE, "fits its 
 
 /* Share the libraries that this process loaded since. Under the lock of loader.h. 0 or negative errno. */
 PTW_HIDDEN int ptw_segments_load(void);
+
+/* Is there room for a library with some others? */
+PTW_HIDDEN bool ptw_segments_room(void);
 
 /* Map everything here that other processes' libraries need. */
 PTW_HIDDEN void ptw_segments_catch_up(void);

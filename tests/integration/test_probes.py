@@ -112,7 +112,7 @@ def later(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("later")
     program, library = folder / "probe_later", folder / "libprobe_later.so"
     flags = ("-O2", "-g", "-Wall", "-Wextra", "-Werror")
-    subprocess.run(["gcc", *flags, "-o", program, ROOT / "tests/programs/probe_later.c", "-pthread", "-ldl"], check=True)
+    subprocess.run(["gcc", *flags, "-o", program, ROOT / "tests/programs/probe_later.c", "-pthread"], check=True)
     subprocess.run(["gcc", *flags, "-shared", "-fPIC", "-o", library, ROOT / "tests/programs/probe_later_library.c"],
                    check=True)
     return program, library
@@ -147,8 +147,8 @@ def test_the_soft_engine_has_the_hits_of_a_library_that_a_thread_loads_and_decod
     with Run(bundle) as run:
         rows = run.sql("select args[1] as who from probes").arrow().to_pylist()
         assert Counter(row["who"] for row in rows) == LATER_HITS
-        blocks = run.sql("select count(*) as n from flow_blocks join blocks using (block) where function = 'struck' and "
-                         "function_offset = 0").arrow().to_pylist()
+        blocks = run.sql("select count(*) as n from flow_blocks join blocks using (block) where function = 'struck' "
+                         "and function_offset = 0").arrow().to_pylist()
         assert blocks == [{"n": 800}], "the flow shows the patched function as often"
         assert run.sql("select * from gaps").arrow().num_rows == 0
 

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: MIT
+"""Threads as processes that load many libraries, with long names, or with many others: all threads have them and their
+data, and where there is no room for more that is told."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ptweave.data.notices import NoticeKind
+from support.modes import process_mode, run
+
+ROOT = Path(__file__).resolve().parents[2]
+MODE = process_mode("held", "shared")
+NAME = b"libmember0000.so"
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The program, and a library with one counter."""
+    folder = tmp_path_factory.mktemp("many")
+    program, library = folder / "many_libraries", folder / NAME.decode()
+    flags = ("-O1", "-Wall", "-Wextra", "-Werror")
+    subprocess.run(["gcc", *flags, "-o", program, ROOT / "tests/programs/many_libraries.c", "-pthread"], check=True)
+    subprocess.run(["gcc", *flags, "-shared", "-fPIC", f"-Wl,-soname,{NAME.decode()}", "-o", library, "-x", "c", "-"],
+                   input=b"static int count; int bump(void) { return ++count; }", check=True)
+    return program, library
+
+
+def copies(library: Path, folder: Path, count: int) -> str:
+    """So many of it, each with a name of its own; the pattern of their paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    text = library.read_bytes()
+    assert text.count(NAME) == 1
+    for i in range(count):
+        name = b"libmember%04d.so" % i
+        (folder / name.decode()).write_bytes(text.replace(NAME, name))
+    return f"{folder}/libmember%04d.so"
+
+
+@pytest.mark.parametrize("count", [100, 2300])
+def test_all_threads_share_the_libraries_that_one_loads(built: tuple[Path, Path], tmp_path: Path, count: int) -> None:
+    program, library = built
+    pattern = copies(library, tmp_path / "libraries", count)
+    ran = run(MODE, tmp_path, [program, str(count), pattern])
+    assert (ran.status, ran.out, ran.err) == (0, b"0 0 0\n", "")
+    assert ran.traced is not None and not ran.traced.server.notices.all
+
+
+def test_a_library_that_comes_with_hundreds_of_others_is_shared_with_all_of_them(built: tuple[Path, Path],
+                                                                                tmp_path: Path) -> None:
+    program, library = built
+    pattern = copies(library, tmp_path / "libraries", 300)
+    top = tmp_path / "libtop.so"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", top, "-Wl,--no-as-needed", "-x", "c", "/dev/null", "-x", "none",
+                    *[pattern % i for i in range(300)], f"-Wl,-rpath,{tmp_path}/libraries"], check=True)
+    ran = run(MODE, tmp_path, [program, "300", pattern, top])
+    assert (ran.status, ran.out, ran.err) == (0, b"0 0 0\n", "")
+    assert ran.traced is not None and not ran.traced.server.notices.all
+
+
+def test_libraries_with_long_paths_are_there_in_all_threads(built: tuple[Path, Path], tmp_path: Path) -> None:
+    program, library = built
+    folder = tmp_path.joinpath(*[letter * 200 for letter in "abcd"])
+    ran = run(MODE, tmp_path, [program, "2", copies(library, folder, 2)])
+    assert (ran.status, ran.out, ran.err) == (0, b"0 0 0\n", "")
+    assert ran.traced is not None and not ran.traced.server.notices.all
+
+
+def test_a_library_whose_tables_lie_with_its_data_can_be_loaded(built: tuple[Path, Path], tmp_path: Path) -> None:
+    """Without RELRO the dynamic section is in pages whose accesses are tracked."""
+    program, _ = built
+    library = tmp_path / "lib0.so"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-Wl,-z,norelro", "-o", library, "-x", "c", "-"],
+                   input=b"static int count; int bump(void) { return ++count; }", check=True)
+    ran = run(MODE, tmp_path, [program, "1", tmp_path / "lib%d.so"])
+    assert (ran.status, ran.out, ran.err) == (0, b"0 0 0\n", "")
+
+
+def test_more_libraries_than_there_is_room_for_are_refused_and_told(built: tuple[Path, Path], tmp_path: Path) -> None:
+    """The control is above: 2300 have room. They are as small as can be, and have two mappings each."""
+    program, _ = built
+    folder, small = tmp_path / "libraries", tmp_path / "small.so"
+    folder.mkdir()
+    subprocess.run(["gcc", "-Os", "-s", "-shared", "-fPIC", "-nostdlib", "-Wl,-z,noseparate-code,-z,norelro",
+                    f"-Wl,-soname,{NAME.decode()}", "-o", small, "-x", "c", "-"],
+                   input=b"static int count; int bump(void) { return ++count; }", check=True)
+    text = small.read_bytes()
+    for i in range(14500):
+        (folder / f"{i}.so").write_bytes(text.replace(NAME, b"libmemb%05d.so" % i + b"\0"))
+    ran = run(MODE, tmp_path, [program, "14500", f"{folder}/%d.so"], timeout=300)
+    assert ran.status == 3 and "no room for more libraries" in ran.err
+    assert ran.traced is not None
+    assert [(one.kind, one.text) for one in ran.traced.server.notices.all] == [
+        (NoticeKind.LIMIT, "no room for more libraries: dlopen fails")]
