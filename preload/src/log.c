@@ -10,7 +10,7 @@
 
 __thread struct ptw_thread ptw_self __attribute__((tls_model("initial-exec")));
 
-static uint32_t never;
+static PTW_CHANGING uint32_t never;
 uint32_t *ptw_live = &never;
 
 void ptw_log(const struct ptw_event *event, const struct ptw_frame *caller, uint64_t enter, uint64_t leave)

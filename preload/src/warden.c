@@ -17,6 +17,10 @@ static uint32_t started;
 
 #define children ((uint32_t *)PTW_META_CHILDREN) /* futex: threads ever made */
 
+/* After one that ended the next is not waited for at once: where threads come and go, each call to another processor
+ * costs them more than their creation's own work, and that of memory that was seen there, too. */
+enum { REST_NS = 3000000 };
+
 static const char *name_of(int signal)
 {
 	return signal == SIGKILL ? "SIGKILL (out of memory?)" : "a signal";
@@ -33,15 +37,20 @@ static void __attribute__((noreturn)) die_by(int signal)
 	__builtin_unreachable();
 }
 
-static struct ptw_slot *slot_of(uint32_t pid)
+/* The slot may be another's by now, or become it while we look: then the thread had ended by itself. */
+static bool ended_by_itself(uint32_t pid)
 {
-	for (uint32_t i = 1; i < __atomic_load_n(&ptw_shared->slots_high, __ATOMIC_ACQUIRE); i++)
-		if (ptw_shared->slot[i].pid == pid)
-			return &ptw_shared->slot[i];
-	return NULL;
+	for (uint32_t i = 1; i < __atomic_load_n(&ptw_shared->slots_high, __ATOMIC_ACQUIRE); i++) {
+		const struct ptw_slot *slot = &ptw_shared->slot[i];
+		if (__atomic_load_n(&slot->pid, __ATOMIC_ACQUIRE) != pid)
+			continue;
+		uint32_t state = __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE);
+		return state == PTW_SLOT_ENDED || state == PTW_SLOT_FREE ||
+		       __atomic_load_n(&slot->pid, __ATOMIC_ACQUIRE) != pid;
+	}
+	return true;
 }
 
-/* The slot may be another's by now: then the thread had ended by itself. */
 static void buried(const siginfo_t *info, bool ended)
 {
 	char line[100];
@@ -59,38 +68,47 @@ static void buried(const siginfo_t *info, bool ended)
 	die_by(info->si_status);
 }
 
-static void *watch(void *argument)
+/* Reap one that is dead, if there is: 1, 0 none, or -ECHILD: none that lives either. */
+static long bury(int flags)
 {
 	struct rusage usage;
+	siginfo_t info = {0}, again;
+	/* WNOWAIT first: while it is a zombie its number is not used again, so its slot can be told */
+	long result = PTW_SYS(SYS_waitid, P_ALL, 0, &info, WEXITED | WNOWAIT | __WCLONE | flags, &usage, 0);
+	if (result < 0 || info.si_pid == 0)
+		return result;
+	bool ended = ended_by_itself((uint32_t)info.si_pid);
+	ptw_usage_buried(&usage);
+	PTW_SYS(SYS_waitid, P_PID, info.si_pid, &again, WEXITED | WNOHANG | __WCLONE, 0, 0);
+	buried(&info, ended);
+	return 1;
+}
+
+static void *watch(void *argument)
+{
 	const uint64_t mask = ~(1ull << (PTW_CONTROL_SIGNAL - 1));
 	(void)argument;
 	ptw_restore_signals(&mask); /* it has to be called away from its wait */
 	ptw_servant_begin(PTW_WARDEN);
 	for (;;) {
-		siginfo_t info = {0};
 		uint32_t seen = __atomic_load_n(children, __ATOMIC_ACQUIRE);
-		/* WNOWAIT first: while it is a zombie its number is not used again, so its slot can be told */
-		long result = PTW_SYS(SYS_waitid, P_ALL, 0, &info, WEXITED | WNOWAIT | __WCLONE, &usage, 0);
-		if (result == -ECHILD) {
+		long result = bury(0);
+		if (result == -ECHILD)
 			ptw_shared_wait(children, seen, NULL);
+		if (result <= 0)
 			continue;
-		}
-		if (result < 0)
-			continue;
-		struct ptw_slot *slot = slot_of((uint32_t)info.si_pid);
-		uint32_t state = slot ? __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) : PTW_SLOT_FREE;
-		bool ended = state == PTW_SLOT_ENDED || state == PTW_SLOT_FREE;
-		siginfo_t again;
-		ptw_usage_buried(&usage);
-		PTW_SYS(SYS_waitid, P_PID, info.si_pid, &again, WEXITED | WNOHANG | __WCLONE, 0, 0);
-		buried(&info, ended);
+		ptw_sleep_ns(REST_NS);
+		while (bury(WNOHANG) > 0)
+			;
 	}
 	return NULL;
 }
 
 int ptw_warden_start(void)
 {
-	int error = started ? 0 : ptw_servant_start(watch, NULL);
+	if (started) /* not written to again: every process made would have the page copied */
+		return 0;
+	int error = ptw_servant_start(watch, NULL);
 	started = error == 0;
 	return error;
 }
