@@ -84,7 +84,7 @@ static bool is_here(uint64_t address)
 bool ptw_adopt(uint64_t address)
 {
 	uint32_t high = __atomic_load_n(&ptw_shared->slots_high, __ATOMIC_ACQUIRE);
-	if (address < PTW_PAGE || address >= 1ull << 47 || (address >= PTW_REGION && address < PTW_OWN + PTW_OWN_SIZE) || is_here(address))
+	if (address < PTW_PAGE || address >= 1ull << 47 || (address >= PTW_LOWEST && address < PTW_HIGHEST) || is_here(address))
 		return false;
 	for (uint32_t i = 0; i < high; i++) {
 		const struct ptw_slot *slot = &ptw_shared->slot[i];

@@ -3,6 +3,8 @@
 #define _GNU_SOURCE
 #include "arguments.h"
 
+#include "layout.h"
+
 #include <fcntl.h>
 #include <linux/prctl.h>
 #include <stdbool.h>
@@ -41,9 +43,10 @@ void ptw_arguments_keep(void)
 	if (!read_fields(field) || field[ARG_START] >= field[ARG_END] || field[ENV_START] > field[ENV_END])
 		return;
 	uint64_t arguments = field[ARG_END] - field[ARG_START], environment = field[ENV_END] - field[ENV_START];
-	long copy = PTW_SYS(SYS_mmap, 0, arguments + environment, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-			    0);
-	if (copy < 0 && copy >= -4095)
+	uint64_t at = PTW_OWN_ARGUMENTS_END - ((arguments + environment + PTW_PAGE - 1) & ~(PTW_PAGE - 1));
+	long copy = PTW_SYS(SYS_mmap, at, arguments + environment, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+	if (copy != (long)at)
 		return;
 	uint64_t start = (uint64_t)copy, middle = start + arguments;
 	memcpy((void *)start, (const void *)field[ARG_START], arguments);

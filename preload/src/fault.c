@@ -19,7 +19,7 @@
 #include <sys/mman.h>
 #include <ucontext.h>
 
-enum { STACK = 64 << 10, BELOW_FRAME = 4096, WRITE_ACCESS = 2, INSTRUCTION_FETCH = 16 };
+enum { STACK = PTW_OWN_STACK_SIZE / 2, BELOW_FRAME = 4096, WRITE_ACCESS = 2, INSTRUCTION_FETCH = 16 };
 
 void ptw_fault_fatal(const char *what, long error)
 {

@@ -5,11 +5,11 @@
  * One memfd backs all memory the threads share. Its first part is mapped at PTW_REGION with each process's own page
  * protections (that is how accesses are found), all of it once more at PTW_ALIAS, always open, for the library itself.
  *
+ *   PTW_META    the library's shared state
+ *   PTW_OWN     the library's state of this process
  *   PTW_REGION  stacks, then heap and private anonymous mappings: tracked
  *   PTW_ALIAS   the whole memfd; memory nobody tracks (stdio's buffers, thread-local storage of the loader) lives here
  *   PTW_FILES   mappings of files and of shared memory: tracked
- *   PTW_META    the library's shared state
- *   PTW_OWN     the library's state of this process
  *
  * The addresses fit the range that software engines leave to programs. Everything is mapped without reserve: only what
  * is touched costs memory. Limits: PTW_SLOTS threads at once, PTW_NEAR_SIZE of heap and private mappings and what is
@@ -24,7 +24,12 @@
 #define PTW_PAGE 4096ull
 #define PTW_SLOTS 1024u
 
-#define PTW_REGION 0x10000000000ull
+/* What every new process looks at lies within 512 GiB, and much of it within a few blocks of 2 MiB: so it costs few pages
+ * of page tables, each of which is made, walked and given back with the process. */
+#define PTW_LOWEST 0x10000000000ull
+#define PTW_META PTW_LOWEST
+#define PTW_OWN_FLOOR (PTW_LOWEST + (48ull << 30))
+#define PTW_REGION (PTW_LOWEST + (64ull << 30))
 #define PTW_REGION_SIZE (896ull << 30)
 #define PTW_STACK_AREA (16ull << 20) /* of each slot; larger stacks come from the heap */
 #define PTW_STACKS_SIZE (PTW_SLOTS * PTW_STACK_AREA)
@@ -48,6 +53,7 @@
 #define PTW_FILES 0x30000000000ull
 #define PTW_FILES_SIZE (256ull << 30)
 #define PTW_FILES_ALIAS (PTW_FILES + (512ull << 30)) /* those that hold synchronisation objects once more, always open */
+#define PTW_HIGHEST (PTW_FILES_ALIAS + PTW_FILES_SIZE)
 
 /* Pages are numbered: first those of the memfd that are tracked, then those of mapped files. */
 #define PTW_REGION_PAGES (PTW_REGION_SIZE / PTW_PAGE)
@@ -69,8 +75,9 @@
 #define PTW_TWINS (1u << 15) /* private copies of pages a process has at a time; before it needs more it commits them */
 #define PTW_PAGE_LOCKS 2048u
 
-#define PTW_META 0x40000000000ull
 #define PTW_META_HEAD (128ull << 20)                     /* struct ptw_meta, and what follows */
+#define PTW_META_STARTS (PTW_META + (512ull << 10))      /* thread.c's pool */
+#define PTW_META_STARTS_SIZE (512ull << 10)
 /* What each new process looks at lies in the same 2 MiB, and most of it in one block of 64 KiB, so that it costs few page
  * faults and one page table. */
 #define PTW_META_HOT (PTW_META + (1ull << 20))
@@ -84,8 +91,6 @@
 #define PTW_META_RULES_SIZE (128ull << 10)
 #define PTW_META_FILES (PTW_META_HOT + (960ull << 10))   /* struct ptw_mapping */
 #define PTW_META_FILES_SIZE (1ull << 20)
-#define PTW_META_STARTS (PTW_META + (4ull << 20))        /* thread.c's pool */
-#define PTW_META_STARTS_SIZE (1ull << 20)
 #define PTW_META_PENDING (PTW_META + (5ull << 20))       /* pending.h */
 #define PTW_META_ERRANDS (PTW_META + (6ull << 20))       /* struct ptw_errand [PTW_SLOTS] */
 #define PTW_META_TIMERS (PTW_META + (7ull << 20))        /* timers.c */
@@ -117,7 +122,11 @@
 #define PTW_ALIAS_SIZE PTW_META_OFFSET
 #define PTW_MEMFD_SIZE (PTW_META_OFFSET + ((PTW_META_SIZE + PTW_PAGE - 1) & ~(PTW_PAGE - 1)))
 
-#define PTW_OWN 0x50000000000ull
+/* Before it, within the same 2 MiB: a copy of the arguments, and the stacks of the handler of faults. */
+#define PTW_OWN_ARGUMENTS_END (PTW_OWN_FLOOR + (1ull << 20))
+#define PTW_OWN_STACK (PTW_OWN_ARGUMENTS_END + PTW_UNIT)
+#define PTW_OWN_STACK_SIZE (2 * PTW_UNIT)
+#define PTW_OWN (PTW_OWN_STACK + PTW_OWN_STACK_SIZE + PTW_UNIT)
 #define PTW_OWN_STATES PTW_OWN                           /* uint8_t [PTW_PAGES] */
 #define PTW_OWN_CONTESTED (PTW_OWN_STATES + PTW_PAGES)   /* uint8_t [PTW_PAGES]: held.c */
 #define PTW_OWN_OPENED (PTW_OWN_CONTESTED + PTW_PAGES)   /* what this thunk opened (exact.c); what is kept (held.c) */
@@ -128,8 +137,11 @@
 #define PTW_OWN_PATIENCE (PTW_OWN_TWINS + PTW_TWINS * PTW_PAGE) /* private.c: uint8_t [PTW_MEMFD_PAGES] */
 #define PTW_OWN_IDLE (PTW_OWN_PATIENCE + PTW_MEMFD_PAGES)         /* private.c: uint32_t [PTW_TWINS] */
 #define PTW_OWN_SIZE (PTW_OWN_IDLE + PTW_TWINS * 4ull - PTW_OWN)
-#define PTW_OWN_STACK (PTW_OWN + PTW_OWN_SIZE + PTW_UNIT) /* fault.c: for its handler */
 
+_Static_assert(PTW_META_SIZE < PTW_OWN_FLOOR - PTW_META, "room below, too, for arguments");
+_Static_assert(PTW_OWN + PTW_OWN_SIZE < PTW_REGION, "ends before the region");
+_Static_assert(PTW_REGION + PTW_REGION_SIZE <= PTW_ALIAS, "ends before the alias");
+_Static_assert(PTW_ALIAS + PTW_ALIAS_SIZE <= PTW_FILES, "ends before mapped files");
 _Static_assert(PTW_PAGES < PTW_PAGE_NONE, "pages are numbered in 32 bits");
 _Static_assert(PTW_GRANULES < UINT32_MAX, "granules are numbered in 32 bits");
 

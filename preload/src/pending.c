@@ -37,7 +37,7 @@ static void recount(uint32_t signal)
 	for (uint32_t i = 0; i < table->high; i++)
 		if (table->entry[i].state == KEPT && table->entry[i].signal == signal)
 			return;
-	__atomic_fetch_and(&table->kept, ~PTW_BIT(signal), __ATOMIC_SEQ_CST);
+	__atomic_fetch_and(&ptw_shared->signals_kept, ~PTW_BIT(signal), __ATOMIC_SEQ_CST);
 }
 
 static struct ptw_pending_entry *find_free(void)
@@ -56,7 +56,7 @@ static struct ptw_pending_entry *find_free(void)
 static struct ptw_pending_entry *first_kept(uint64_t set)
 {
 	struct ptw_pending_entry *found = NULL;
-	if (!(table->kept & set))
+	if (!(ptw_shared->signals_kept & set))
 		return NULL;
 	for (uint32_t i = 0; i < table->high; i++) {
 		struct ptw_pending_entry *entry = &table->entry[i];
@@ -130,7 +130,7 @@ static void hand_to(struct ptw_pending_entry *entry, uint32_t index)
 	recount(entry->signal);
 	if (send(entry, slot) != 0) { /* it ended just now: nobody else is asked until something changes */
 		entry->state = KEPT;
-		__atomic_fetch_or(&table->kept, bit, __ATOMIC_SEQ_CST);
+		__atomic_fetch_or(&ptw_shared->signals_kept, bit, __ATOMIC_SEQ_CST);
 		return;
 	}
 	if (!sent_by_kernel(&entry->info))
@@ -142,7 +142,7 @@ static void hand_to(struct ptw_pending_entry *entry, uint32_t index)
 static void keep(int signal, const siginfo_t *info)
 {
 	static bool said;
-	if (!realtime(signal) && table->kept & PTW_BIT(signal))
+	if (!realtime(signal) && ptw_shared->signals_kept & PTW_BIT(signal))
 		return; /* it is pending already */
 	struct ptw_pending_entry *entry = find_free();
 	if (!entry) {
@@ -155,7 +155,7 @@ static void keep(int signal, const siginfo_t *info)
 	entry->info = *info;
 	entry->order = table->order++;
 	entry->state = KEPT;
-	__atomic_fetch_or(&table->kept, PTW_BIT(signal), __ATOMIC_SEQ_CST);
+	__atomic_fetch_or(&ptw_shared->signals_kept, PTW_BIT(signal), __ATOMIC_SEQ_CST);
 	int index = find_taker(PTW_BIT(signal));
 	if (index >= 0)
 		hand_to(entry, (uint32_t)index);
@@ -264,5 +264,5 @@ void ptw_pending_forget(void)
 	for (uint32_t i = 0; i < table->high; i++)
 		table->entry[i].state = FREE;
 	table->lock = table->high = 0;
-	table->kept = 0;
+	ptw_shared->signals_kept = 0;
 }

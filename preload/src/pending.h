@@ -38,7 +38,6 @@ struct ptw_pending {
 	uint32_t lock;
 	uint32_t high; /* entries [0, high) were ever used */
 	uint64_t order;
-	uint64_t kept; /* set of the signals with a kept entry */
 	struct ptw_pending_entry entry[PTW_PENDING_MAX];
 };
 
@@ -47,8 +46,8 @@ _Static_assert(sizeof(struct ptw_pending) <= 1 << 20, "fits its place");
 
 #define PTW_BIT(signal) (1ull << ((signal) - 1))
 
-/* Signals kept for whoever can take them. */
-static inline uint64_t ptw_pending_kept(void) { return __atomic_load_n(&ptw_pending_table->kept, __ATOMIC_SEQ_CST); }
+/* The set of signals kept for whoever can take them. */
+static inline uint64_t ptw_pending_kept(void) { return __atomic_load_n(&ptw_shared->signals_kept, __ATOMIC_SEQ_CST); }
 
 /* A signal for the program. From any process, also from threads that have no slot. */
 PTW_HIDDEN void ptw_pending_post(int signal, const siginfo_t *info);

@@ -314,7 +314,7 @@ static int share_rest(void)
 	if (!error && ptw_tags_own()) /* a new thread's process says there that its events are not its creator's */
 		error = keep_own(ptw_tags_own(), ptw_tags_own() + PTW_PAGE);
 	if (!error)
-		error = keep_own(PTW_REGION, PTW_OWN + PTW_OWN_SIZE);
+		error = keep_own(PTW_LOWEST, PTW_HIGHEST);
 	if (error)
 		return error;
 	if (!ptw_mappings_init(&all, 0))

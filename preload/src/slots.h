@@ -96,13 +96,14 @@ struct ptw_meta {
 	uint32_t break_lock;
 	uint32_t create_lock; /* glibc's list of threads */
 	uint32_t places;      /* ever given out; places.c */
+	uint64_t signals_kept; /* set; pending.c */
 	uint64_t break_start, break_now; /* 0: nobody asked; brk.c */
 	uint64_t open_used; /* bytes of the untracked heap ever given out */
 	struct ptw_slot slot[PTW_SLOTS];
 };
 
 #define ptw_shared ((struct ptw_meta *)PTW_META)
-_Static_assert(sizeof(struct ptw_meta) <= (1 << 20), "ends before the start pool");
+_Static_assert(sizeof(struct ptw_meta) <= PTW_META_STARTS - PTW_META, "ends before the start pool");
 
 /* This thread's slot. Thread-local: right in every thread, in its own process or not. */
 extern PTW_HIDDEN __thread uint32_t ptw_slot_index __attribute__((tls_model("initial-exec")));
