@@ -20,8 +20,6 @@ __thread uint64_t ptw_control_runs __attribute__((tls_model("initial-exec")));
 
 #define RESTORER PTW_RESTORER
 
-void ptw_return_from_signal(void) PTW_HIDDEN;
-
 __asm__(".pushsection .text.ptw_return_from_signal,\"ax\",@progbits\n"
 	"	nop\n" /* unwinders look one byte before */
 	".hidden ptw_return_from_signal\n"

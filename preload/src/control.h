@@ -24,6 +24,7 @@ enum {
 };
 
 #define PTW_RESTORER 0x04000000ull /* SA_RESTORER: the way back is given */
+PTW_HIDDEN void ptw_return_from_signal(void);
 
 /* The kernel's struct sigaction. */
 struct ptw_action {

@@ -34,6 +34,8 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 
+enum { LAST_MOMENT = 30 }; /* tries */
+
 static uint32_t *life_word(struct ptw_slot *slot) { return (uint32_t *)&slot->life.__data.__lock; }
 
 /* --- create --- */
@@ -214,11 +216,11 @@ int ptw_life_create(pthread_t *thread, const pthread_attr_t *attributes, void *(
 
 /* --- the new thread --- */
 
-/* The main process is our parent; when it dies, so do we. The helper that cloned us counts as the parent until it is
+/* The main process is our parent; when it dies, so do we. A helper that cloned us counts as the parent until it is
  * gone, and must not take us along. */
 static void bind_to_main(const struct ptw_slot *slot)
 {
-	if (slot->creator == ptw_shared->main_slot)
+	if (slot->helper_tid && slot->creator == ptw_shared->main_slot)
 		for (int tries = 0; PTW_SYS(SYS_tgkill, ptw_shared->main_pid, slot->helper_tid, 0, 0, 0, 0) == 0; tries++) {
 			__builtin_ia32_pause();
 			if (tries > 100)
@@ -233,7 +235,8 @@ void *ptw_thread_begin(struct ptw_slot *slot)
 {
 	ptw_slot_index = (uint32_t)(slot - ptw_shared->slot);
 	slot->result = PTHREAD_CANCELED;
-	PTW_SYS(SYS_set_robust_list, slot->robust, slot->robust_size, 0, 0, 0, 0);
+	if (slot->helper_tid)
+		PTW_SYS(SYS_set_robust_list, slot->robust, slot->robust_size, 0, 0, 0, 0);
 	ptw_slot_live(slot);
 	ptw_places_begin();
 	ptw_process_resume();
@@ -292,6 +295,9 @@ void ptw_thread_ended(void)
 	ptw_usage_end();
 	__atomic_fetch_sub(&ptw_shared->alive, 1, __ATOMIC_ACQ_REL);
 	ptw_shared_wake(&ptw_shared->alive, 1);
+	/* who joins is on its way while the C library and the kernel finish */
+	if (__atomic_load_n(life_word(slot), __ATOMIC_ACQUIRE) & FUTEX_WAITERS)
+		ptw_shared_wake(life_word(slot), INT32_MAX);
 }
 
 void ptw_life_exit(void *result)
@@ -310,10 +316,22 @@ void ptw_life_exit11(int result)
 
 /* --- join, detach --- */
 
+/* What is left of its life takes some microseconds. */
+static void await_last_moment(struct ptw_slot *slot)
+{
+	for (int tries = 0; tries < LAST_MOMENT && !ptw_slot_gone(slot); tries++) {
+		for (int i = 0; i < 20; i++)
+			__builtin_ia32_pause();
+		PTW_SYS(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
+	}
+}
+
 /* Wait until the thread's process is gone. 0, ETIMEDOUT. */
 static int await_end(struct ptw_slot *slot, clockid_t clock, const struct timespec *until)
 {
 	for (;;) {
+		if (__atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) == PTW_SLOT_ENDED)
+			await_last_moment(slot);
 		uint32_t word = __atomic_load_n(life_word(slot), __ATOMIC_ACQUIRE);
 		if (word & FUTEX_OWNER_DIED) {
 			while (__atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) != PTW_SLOT_ENDED)

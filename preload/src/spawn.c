@@ -2,7 +2,7 @@
 /*
  * The spawn recipe; spawn.h says what it gives.
  *
- * What must hold, in order:
+ * What must hold, in order, where a thread clones itself:
  *  - The helper's exit word is moved to the slot (set_tid_address): the kernel would clear the control block's tid,
  *    which is the new process's by then.
  *  - Helper and new process have the same stack, and both are on it for a moment: after the clone the helper leaves
@@ -16,6 +16,7 @@
 #define _GNU_SOURCE
 #include "spawn.h"
 
+#include "direct.h"
 #include "pages.h"
 #include "real.h"
 
@@ -67,6 +68,7 @@ int ptw_spawn_init(void)
 	const struct node *node = links_of(pthread_self());
 	if (!node->next || !node->prev || ((uint64_t)node->next & 7) || ((uint64_t)node->prev & 7) || !linked(node))
 		return -ENOSYS;
+	ptw_direct_init();
 	return 0;
 }
 
@@ -130,6 +132,26 @@ static void *helper(void *argument)
 	return proceed(slot);
 }
 
+/* A process without a helper: below the page where glibc put what it keeps on the stack. */
+static void *process(void *argument)
+{
+	struct ptw_slot *slot = argument;
+	uint64_t frame = (uint64_t)__builtin_frame_address(0);
+	volatile char *below = alloca(frame > slot->open_from ? frame - slot->open_from + 256 : 16);
+	below[0] = 0;
+	ptw_direct_begun(slot);
+	return ptw_thread_begin(slot);
+}
+
+static int create(pthread_t *ret, const pthread_attr_t *attributes, struct ptw_slot *slot)
+{
+	int error = slot->scheduled ? ENOSYS : ptw_direct_create(ret, attributes, process, slot);
+	if (error != ENOSYS)
+		return error;
+	__atomic_store_n(&slot->helper, 1, __ATOMIC_RELEASE);
+	return GLIBC(pthread_create)(ret, attributes, helper, slot);
+}
+
 int ptw_spawn(struct ptw_slot *slot)
 {
 	pthread_attr_t attributes;
@@ -138,11 +160,10 @@ int ptw_spawn(struct ptw_slot *slot)
 		prepare_locale();
 	pthread_attr_init(&attributes);
 	int error = pthread_attr_setstack(&attributes, (void *)slot->stack, slot->stack_size);
-	__atomic_store_n(&slot->helper, 1, __ATOMIC_RELEASE);
 	ptw_pages_lend(slot);
 	ptw_lock(&ptw_shared->create_lock);
 	if (error == 0)
-		error = GLIBC(pthread_create)(&handle, &attributes, helper, slot);
+		error = create(&handle, &attributes, slot);
 	if (error == 0)
 		ptw_spawn_unlink(handle);
 	ptw_unlock(&ptw_shared->create_lock);

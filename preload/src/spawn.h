@@ -3,9 +3,10 @@
  * Process mode: making a thread that is a process.
  *
  * glibc makes a thread on a stack in shared memory: it gets thread-local storage and a thread control block of its own,
- * a pthread_t that is unique in the program, everything a thread has. That thread then clones itself without CLONE_VM
- * (descriptors, working directory and semaphore undo lists stay shared) and leaves at once; the clone goes on in its
- * place, with its tid in the control block. So nothing of glibc's thread set-up is done by us.
+ * a pthread_t that is unique in the program, everything a thread has. Where it would clone the thread a process is cloned
+ * (direct.h). Where that cannot be done, the thread clones itself without CLONE_VM (descriptors, working directory and
+ * semaphore undo lists stay shared) and leaves at once; the clone goes on in its place, with its tid in the control
+ * block. Either way nothing of glibc's thread set-up is done by us.
  */
 #ifndef PTW_SPAWN_H
 #define PTW_SPAWN_H

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import collections
+import re
+import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 
 from ptweave.data.evl import EVL_HEADER, EVL_HEADER_SIZE, EVL_RECORD, Operation
 from ptweave.data.handshake import Hello
+from ptweave.preload import library_path
 from support.modes import process_mode, run
 from support.programs import compile_program
 
@@ -123,3 +126,16 @@ def test_a_thread_costs_few_page_faults(tmp_path: Path) -> None:
         assert ran.status == 0 and ran.traced is not None, ran.err
         faults.append(int(ran.out))
     assert 10 < min(faults) <= 48
+
+
+@pytest.mark.parametrize(("tunables", "clones"), [("", 1), ("glibc.pthread.rseq=0", 2)])
+def test_a_thread_costs_one_clone(tmp_path: Path, tunables: str, clones: int) -> None:
+    """Of 250 threads; libtthread has a few of its own. Where it cannot clone a process inside pthread_create (here: the
+    C library has no rseq) a thread is made first, and clones itself."""
+    program, trace = compile_program(tmp_path, "thread_faults"), tmp_path / "strace"
+    environment = {**process_mode("held", "shared").environment(), "LD_PRELOAD": str(library_path()),
+                   "GLIBC_TUNABLES": tunables}
+    subprocess.run(["strace", "-f", "-qq", "-e", "trace=clone,clone3", "-o", trace,
+                    *(f"-E{name}={value}" for name, value in environment.items()), program], check=True)
+    made = len(re.findall(r"\bclone3?\([^N]", trace.read_text()))
+    assert 250 * clones < made <= 250 * clones + 6
