@@ -11,6 +11,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -220,3 +221,75 @@ sys.exit(main([{command!r}, "--user", "root", "-o", {str(folder / "run.ptw")!r},
     assert done.returncode == 2
     assert done.stderr == ("ptweave: --user root: only root can run a program as another user: run it with sudo, or "
                            "leave --user out\n")
+
+
+def values_of(bundle: Path, query: str) -> list[tuple[Any, ...]]:
+    with Run(bundle) as run:
+        assert run.ledger.losses == []
+        return list(run.sql(query).rows())
+
+
+HANDLER = """
+#include <ptweave/probe.h>
+#include <unistd.h>
+void tells(struct ptweave_hit *hit)
+{
+	ptweave_add_i64(hit, "number", (long)ptweave_arg(hit, 1));
+	ptweave_add_i64(hit, "user", (long)getuid());
+}
+"""
+
+
+@pytest.mark.parametrize("threads", ["native", "process"])
+def test_probes_with_a_handler_of_one_s_own_hit_in_the_named_user_s_program_as_in_root_s(threads: str, folder: Path
+                                                                                        ) -> None:
+    program = compile_program(folder, "probed")
+    handler = folder / "handler.c"
+    handler.write_text(HANDLER)
+    count, others = 50, 2
+    seen = {}
+    for user, options in (("nobody", ["--user", "nobody"]), ("root", [])):
+        bundle = folder / f"{user}.ptw"
+        done = ptweave("wrap", "--engine", "soft", "--threads", threads, *options, "-o", bundle, "--handler",
+                       f"{handler}:tells", "--probe", "named", "--", program, count, others, env=NO_SUDO)
+        assert_complete(done, bundle)
+        assert owners(bundle) == ({(NOBODY.pw_uid, NOBODY.pw_gid)} if user == "nobody" else {(0, 0)})
+        seen[user] = values_of(bundle, "select cast(data['user'] as bigint), cast(data['number'] as bigint), count(*) "
+                               "from probes where function = 'named' group by all order by all")
+    assert seen["nobody"] == [(NOBODY.pw_uid, number, others + 1) for number in range(count)]
+    assert seen["root"] == [(0, number, others + 1) for number in range(count)]  # the control
+
+
+@pytest.mark.parametrize("threads", ["native", "process"])
+def test_watchpoints_tell_of_the_named_user_s_program_what_they_tell_of_root_s(threads: str, folder: Path) -> None:
+    program = compile_program(folder, "watched")
+    seen = {}
+    for user, options in (("nobody", ["--user", "nobody"]), ("root", [])):
+        bundle = folder / f"{user}.ptw"
+        done = ptweave("wrap", "-q", "--engine", "soft", "--threads", threads, *options, "-o", bundle, "--watch",
+                       "shared.part[1].counter:rw", "--", program, "steps", env=NO_SUDO)
+        assert done.status == 0, done.err
+        assert owners(bundle) == ({(NOBODY.pw_uid, NOBODY.pw_gid)} if user == "nobody" else {(0, 0)})
+        seen[user] = values_of(bundle, "select access, old, new from watches order by hit")
+    assert seen["nobody"] == seen["root"] == [
+        ("write", 0, 1), ("write", 1, 4), ("write", 4, 9), ("write", 9, 16), ("write", 16, 25), ("write", 25, 25),
+        *[("read", 25, 25)] * 3]
+
+
+@pytest.mark.parametrize("option", ["--probe", "--watch"])
+def test_a_place_that_is_not_there_is_one_line_for_another_user_too_and_nothing_runs(option: str, folder: Path) -> None:
+    program = compile_program(folder, "who_am_i")
+    done = ptweave("wrap", "--engine", "soft", "--user", "nobody", option, "no_such_place", "-o", folder / "run.ptw",
+                   "--", program, env=NO_SUDO)
+    assert done.status == 2 and done.out == b""
+    assert "no_such_place" in done.err and len(done.err.splitlines()) == 1, done.err
+
+
+def test_where_there_is_no_intel_pt_another_user_is_told_as_root_is_and_nothing_runs(folder: Path) -> None:
+    if Path("/sys/bus/event_source/devices/intel_pt").exists():
+        pytest.skip("the processor has it: the laboratory's tests say what it records")
+    told = [ptweave("record", "--engine", "intel_pt", *options, "-o", folder / "run.ptw", "--", "/bin/echo", "ran",
+                    env=NO_SUDO) for options in (["--user", "nobody"], [])]
+    assert [done.status for done in told] == [3, 3]
+    assert told[0].err == told[1].err and len(told[0].err.splitlines()) == 1
+    assert [done.out for done in told] == [b"", b""]
