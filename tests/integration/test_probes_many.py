@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from ptweave.cli.code import load_code
+from ptweave.merge import Run
 from ptweave.wrapper.probes.sites import Refusal, Site, examine_site
+from support.command import ptweave
 from support.probed import run_probed
 
 COUNT = int(os.environ.get("PTWEAVE_PROBE_COUNT", "1000"))
@@ -48,8 +50,8 @@ select * from t join t u on t.a = u.a * 2 where t.a < 30; pragma integrity_check
 """
 
 
-def sample(path: Path) -> tuple[list[str], list[Refusal]]:
-    """COUNT random functions of a file that can be probed, as FILE+OFFSET, and those of its functions that cannot."""
+def sample(path: Path, count: int) -> tuple[list[str], list[Refusal]]:
+    """So many random functions of a file that can be probed, as FILE+OFFSET, and those of its functions that cannot."""
     code = load_code(path)
     taken: list[str] = []
     refused: list[Refusal] = []
@@ -61,7 +63,7 @@ def sample(path: Path) -> tuple[list[str], list[Refusal]]:
         outcome = examine_site(code, start)
         if isinstance(outcome, Refusal):
             refused.append(outcome)
-        elif len(taken) < COUNT and isinstance(outcome, Site):
+        elif len(taken) < count and isinstance(outcome, Site):
             taken.append(f"{path}+{_offset(path, start):#x}")
     return taken, refused
 
@@ -83,19 +85,25 @@ for row in (r for s in {SQL!r}.split(';') for r in db.execute(s)) if (db := sqli
 }
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_a_thousand_probes_change_nothing_the_program_says(name: str, tmp_path: Path) -> None:
+def command(name: str, folder: Path) -> tuple[Path, list[str]]:
+    """The library of a case, and what is run; skips where it is not installed."""
     library, words = CASES[name]
     if not library.exists() or not Path(words[0]).exists():
         pytest.skip(f"{library} or {words[0]} is not installed")
     argv = [str(word) for word in words]
     if name == "libcrypto":
-        big = tmp_path / "data"
+        big = folder / "data"
         big.write_bytes(random.Random(SEED).randbytes(300_000))
         argv.append(str(big))
+    return library, argv
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_thousand_probes_change_nothing_the_program_says(name: str, tmp_path: Path) -> None:
+    library, argv = command(name, tmp_path)
     native = subprocess.run(argv, capture_output=True, check=False, env={**os.environ, "PYTHONHASHSEED": "0"})
     assert native.returncode == 0, native.stderr
-    taken, refused = sample(library)
+    taken, refused = sample(library, COUNT)
     assert len(taken) == COUNT
     assert all(one.reason for one in refused)
     listed = tmp_path / "sites"
@@ -105,3 +113,22 @@ def test_a_thousand_probes_change_nothing_the_program_says(name: str, tmp_path: 
     assert (probed.traced.status, probed.traced.out) == (native.returncode, native.stdout)
     assert not probed.traced.server.notices.all
     assert probed.counts().total() > 0, "nothing was hit: the test shows nothing"
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_probes_under_the_soft_engine_change_nothing_and_their_code_decodes(name: str, tmp_path: Path,
+                                                                           monkeypatch: pytest.MonkeyPatch) -> None:
+    library, argv = command(name, tmp_path)
+    monkeypatch.setenv("PYTHONHASHSEED", "0")
+    native = subprocess.run(argv, capture_output=True, check=True)
+    taken, _ = sample(library, COUNT)
+    assert len(taken) == COUNT
+    listed = tmp_path / "sites"
+    listed.write_text("\n".join(taken))
+    done = ptweave("wrap", "-o", tmp_path / "run.ptw", "--threads", "native", "--probe", f"@{listed}", "--", *argv)
+    assert (done.status, done.out) == (0, native.stdout), done.err
+    with Run(tmp_path / "run.ptw") as run:
+        assert run.sql("select * from gaps").arrow().num_rows == 0
+        hits = run.sql("select site, count(*) as n from probes group by site").arrow().num_rows
+        assert hits > 0, "nothing was hit: the test shows nothing"
+        assert set(run.ledger["events"].lost) <= {"no room"}, "but hits within a handler, which are counted"
