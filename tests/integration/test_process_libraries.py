@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 
 from ptweave.data.notices import NoticeKind
-from support.modes import process_mode, run
+from support.modes import Mode, process_mode, run
 
 ROOT = Path(__file__).resolve().parents[2]
 MODE = process_mode("held", "shared")
+EACH_MODE = pytest.mark.parametrize("mode", [MODE, process_mode("exact", "shared"), process_mode("held", "private")],
+                                    ids=str)
 NAME = b"libmember0000.so"
 
 
@@ -40,11 +42,13 @@ def copies(library: Path, folder: Path, count: int) -> str:
     return f"{folder}/libmember%04d.so"
 
 
+@EACH_MODE
 @pytest.mark.parametrize("count", [100, 2300])
-def test_all_threads_share_the_libraries_that_one_loads(built: tuple[Path, Path], tmp_path: Path, count: int) -> None:
+def test_all_threads_share_the_libraries_that_one_loads(built: tuple[Path, Path], tmp_path: Path, count: int,
+                                                        mode: Mode) -> None:
     program, library = built
     pattern = copies(library, tmp_path / "libraries", count)
-    ran = run(MODE, tmp_path, [program, str(count), pattern])
+    ran = run(mode, tmp_path, [program, str(count), pattern])
     assert (ran.status, ran.out, ran.err) == (0, b"0 0 0\n", "")
     assert ran.traced is not None and not ran.traced.server.notices.all
 
@@ -69,13 +73,15 @@ def test_libraries_with_long_paths_are_there_in_all_threads(built: tuple[Path, P
     assert ran.traced is not None and not ran.traced.server.notices.all
 
 
-def test_a_library_whose_tables_lie_with_its_data_can_be_loaded(built: tuple[Path, Path], tmp_path: Path) -> None:
+@EACH_MODE
+def test_a_library_whose_tables_lie_with_its_data_can_be_loaded(built: tuple[Path, Path], tmp_path: Path,
+                                                                mode: Mode) -> None:
     """Without RELRO the dynamic section is in pages whose accesses are tracked."""
     program, _ = built
     library = tmp_path / "lib0.so"
     subprocess.run(["gcc", "-shared", "-fPIC", "-Wl,-z,norelro", "-o", library, "-x", "c", "-"],
                    input=b"static int count; int bump(void) { return ++count; }", check=True)
-    ran = run(MODE, tmp_path, [program, "1", tmp_path / "lib%d.so"])
+    ran = run(mode, tmp_path, [program, "1", tmp_path / "lib%d.so"])
     assert (ran.status, ran.out, ran.err) == (0, b"0 0 0\n", "")
 
 
