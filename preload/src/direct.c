@@ -9,7 +9,8 @@
  *  - A SIGSYS that somebody sends meanwhile is kept, and sent again to where it came when it is blocked as before. The
  *    handler blocks the signal, so the new process begins with it blocked.
  *  - While one to this thread is pending the kernel drops the one of a dispatched call, and the call is not made: it is
- *    made again then.
+ *    made again then. The other way round it drops the one that is sent: of those that are handed over from other threads
+ *    the table of pending.h knows. One that the program itself sends to this very thread just then is lost.
  *  - The new process must not inherit the creator's restartable sequences area (rseq): the kernel would write to it, in
  *    shared memory, for both. So the creator has none while it clones; the new process registers its own as any thread.
  *  - A handler begins with the floating-point mode of a new program: the creator's is set before the clone inherits it.
@@ -22,7 +23,9 @@
 
 #include "control.h"
 #include "engine.h"
+#include "handlers.h"
 #include "instructions.h"
+#include "pending.h"
 #include "real.h"
 
 #include <dlfcn.h>
@@ -57,6 +60,7 @@ static PTW_CHANGING uint8_t gate; /* 1: calls are handed over */
 static PTW_CHANGING struct ptw_action before; /* of SIGSYS, in the kernel */
 static PTW_CHANGING siginfo_t kept[KEPT];
 static PTW_CHANGING uint32_t kept_count;
+static PTW_CHANGING uint64_t blocked; /* what the creator blocks, as others know it */
 static PTW_CHANGING uint64_t answered; /* where the last call that was handed over goes on */
 
 static long rseq(int flags)
@@ -170,7 +174,7 @@ static void on_call(int signal, siginfo_t *info, void *data)
 	greg_t *registers = context->uc_mcontext.gregs;
 	(void)signal;
 	if (info->si_code != DISPATCHED) { /* somebody sent it */
-		if (kept_count < KEPT)
+		if (kept_count < KEPT && info->si_code != PTW_HANDED_OVER)
 			kept[kept_count++] = *info;
 		if (missed_call((uint64_t)registers[REG_RIP]))
 			registers[REG_RIP] -= 2;
@@ -206,6 +210,8 @@ static void begin(struct ptw_slot *slot)
 					  (uint64_t)ptw_return_from_signal, 0};
 	making = slot;
 	answered = 0;
+	blocked = ptw_slot()->blocked;
+	__atomic_store_n(&ptw_slot()->blocked, blocked | SIGSYS_BIT, __ATOMIC_SEQ_CST); /* nobody is to hand us any */
 	PTW_SYS(SYS_rt_sigaction, SIGSYS, &action, &before, sizeof action.mask, 0, 0);
 	PTW_SYS(SYS_rt_sigprocmask, SIG_UNBLOCK, &open, 0, sizeof open, 0, 0);
 	gate = 1;
@@ -241,6 +247,9 @@ int ptw_direct_create(pthread_t *ret, const pthread_attr_t *attributes, void *(*
 	uint32_t sent = kept_count;
 	end();
 	send_again(sent);
+	if (__atomic_load_n(&ptw_slot()->handed, __ATOMIC_SEQ_CST) & SIGSYS_BIT)
+		ptw_pending_return();
+	ptw_mask_publish(blocked);
 	rseq(0);
 	return usable ? error : ENOSYS;
 }

@@ -201,30 +201,51 @@ void ptw_pending_raise(uint64_t set)
 	leave(&mask);
 }
 
+/* Keep again what the kernel has pending for this thread, and what it dropped: where another one of the number was
+ * pending, or on its way. The lock is held. */
+static void take_back(uint64_t set)
+{
+	const struct timespec now = {0, 0};
+	uint64_t left = set, kept = 0;
+	siginfo_t info;
+	long signal;
+	while (left && (signal = PTW_SYS(SYS_rt_sigtimedwait, &left, &info, &now, sizeof left, 0, 0)) > 0) {
+		bool own = info.si_code == SI_TKILL; /* sent to this thread, and stays its own */
+		if (own)
+			PTW_SYS(SYS_rt_tgsigqueueinfo, ptw_getpid(), ptw_gettid(), signal, &info, 0, 0);
+		else if (info.si_code != PTW_HANDED_OVER && ptw_signal_arrived(&info))
+			keep((int)signal, &info);
+		if (own || !realtime((int)signal))
+			left &= ~PTW_BIT(signal);
+	}
+	for (uint32_t i = 0; i < table->high; i++) {
+		struct ptw_pending_entry *entry = &table->entry[i];
+		if (entry->state != HANDED || entry->target != ptw_slot_index || !(set & PTW_BIT(entry->signal)))
+			continue;
+		uint64_t bit = PTW_BIT(entry->signal);
+		if (kept & bit && !realtime((int)entry->signal)) { /* the kernel merged them */
+			release(entry);
+			continue;
+		}
+		kept |= bit;
+		entry->state = KEPT;
+		__atomic_fetch_or(&ptw_shared->signals_kept, bit, __ATOMIC_SEQ_CST);
+		int index = find_taker(bit);
+		if (index >= 0)
+			hand_to(entry, (uint32_t)index);
+	}
+}
+
+/* Whoever hands something to this thread looks, under the lock, whether it can take it, and has sent it by the end. */
 void ptw_pending_return(void)
 {
 	struct ptw_slot *slot = ptw_slot();
-	const struct timespec now = {0, 0};
 	uint64_t mask, set = slot->blocked & ~slot->waiting;
+	enter(&mask);
 	uint64_t back = __atomic_fetch_and(&slot->handed, ~set, __ATOMIC_SEQ_CST) & set;
-	siginfo_t info;
-	while (back) {
-		long signal = PTW_SYS(SYS_rt_sigtimedwait, &back, &info, &now, sizeof back, 0, 0);
-		if (signal <= 0)
-			return;
-		if (info.si_code == SI_TKILL) { /* sent to this thread, and stays its own */
-			PTW_SYS(SYS_rt_tgsigqueueinfo, ptw_getpid(), ptw_gettid(), signal, &info, 0, 0);
-			back &= ~PTW_BIT(signal);
-			continue;
-		}
-		if (!ptw_signal_arrived(&info))
-			continue;
-		enter(&mask);
-		keep((int)signal, &info);
-		leave(&mask);
-		if (!realtime((int)signal))
-			back &= ~PTW_BIT(signal);
-	}
+	if (back)
+		take_back(back);
+	leave(&mask);
 }
 
 void ptw_pending_redeem(siginfo_t *info)

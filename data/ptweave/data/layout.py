@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 PAGE = 4096
-REGION = 0x10000000000
+REGION = 0x10000000000 + (64 << 30)
 SLOTS = 1024
 STACK_AREA = 16 << 20
 HEAP = REGION + SLOTS * STACK_AREA
