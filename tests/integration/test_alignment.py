@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Thunks, accesses and system calls of real programs on their flow: all exact, and across holes next to none wrong."""
+"""Thunks, accesses and system calls of real programs on their flow: all exact, and across holes none wrong."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ from support.inputs import text_file
 from support.workloads import WORKLOADS, Bench
 
 HOLES = 3
-EXACT_SHARE = 0.98  # 99.8 % on average; one recording in fifteen is between this and 99 %
-WRONG_ACCESSES = 0.02  # 0 nearly always; faults of one instruction behind a hole can be one off (docs/merge.md)
+EXACT_SHARE = 0.99
 
 
 @pytest.fixture(scope="module", params=["pigz", "word_count"])
@@ -45,16 +44,15 @@ def test_every_row_is_exact(whole: Path) -> None:
     assert shares_of(whole) == dict.fromkeys(KEYS, 1.0)
 
 
-def test_around_holes_rows_stay_exact_and_no_thunk_or_system_call_is_wrong(whole: Path, tmp_path: Path) -> None:
-    outside = exact = wrong = 0
+def test_around_holes_rows_stay_exact_and_none_is_wrong(whole: Path, tmp_path: Path) -> None:
+    outside = exact = 0
     for seed in range(HOLES):
         copy = tmp_path / f"{seed}.ptw"
         hole = cut_out(whole, copy, random.Random(seed))
         assert hole.blocks > 0
         for table in KEYS:
             verdict = judge(rows_of(whole, table), rows_of(copy, table), hole)
-            assert verdict.wrong == 0 or table == "accesses", (seed, table, verdict)
-            wrong += verdict.wrong
+            assert verdict.wrong == 0, (seed, table, verdict)
             outside += verdict.outside
             exact += verdict.exact
         for table, share in shares_of(copy).items():
@@ -64,7 +62,6 @@ def test_around_holes_rows_stay_exact_and_no_thunk_or_system_call_is_wrong(whole
             assert share == placed if table == "thunks" else placed == 1 or share < 1
         shutil.rmtree(copy)
     assert outside > 200 and exact >= EXACT_SHARE * outside
-    assert wrong <= WRONG_ACCESSES * outside
 
 
 def test_control_a_row_one_block_off_is_called_wrong(whole: Path) -> None:

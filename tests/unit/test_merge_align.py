@@ -9,7 +9,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ptweave.merge.align import FAR, NO_TIME, Aligner, Occurrences, Records, bounds
+from ptweave.merge.accesses import thunks_at
+from ptweave.merge.align import FAR, NO_TIME, Aligner, Occurrences, Placement, Records, bounds
 from ptweave.merge.moments import Window, joined
 
 
@@ -63,6 +64,49 @@ def test_a_certain_run_tells_where_the_run_before_it_must_be() -> None:
 
 def test_two_possible_shifts_are_never_certain() -> None:
     assert not any(exact for _, exact in place(4, 2, [0], ([5, 5, 5, 5], [5, 5])))
+
+
+def agreeing(records: list[int], occurrences: list[int]) -> Placement:
+    """Placed behind a gap, by keys that a few records may not have."""
+    a, b, count = np.array(records), np.array(occurrences), len(occurrences)
+    times = np.zeros(len(records), np.int64)
+    return Aligner(Records(times, times + 10**6), Occurrences(
+        np.arange(count), np.full(count, NO_TIME), np.full(count, FAR)), array([0]),
+        lambda i, j: np.ones(len(i), np.bool_), agree=lambda i, j: a[i] == b[j]).run()
+
+
+def test_a_shift_that_nearly_all_records_speak_for_is_certain() -> None:
+    occurrences = list(range(40))
+    found = agreeing([99, *occurrences[:7], 99, *occurrences[8:]], occurrences)
+    assert found.exact.tolist() == [False] + [True] * 40
+    assert found.occurrence.tolist()[1:] == occurrences
+
+
+def test_the_only_shift_records_can_have_is_certain_though_times_speak_against_some_of_them() -> None:
+    late = np.arange(13) * 1000
+    late[[4, 6]] += 10**9
+    keys = np.array([9, *range(10), 9, 9])
+    found = Aligner(Records(late, late), Occurrences(np.arange(10), np.arange(1, 11) * 1000, np.arange(1, 11) * 1000),
+                    array([0]), lambda i, j: keys[i] == j).run()
+    assert found.exact.tolist() == [False] + [True] * 10 + [False] * 2
+    late[[1, 2, 3]] += 10**9  # half of them: something is wrong
+    assert not Aligner(Records(late, late), Occurrences(np.arange(10), np.arange(1, 11) * 1000,
+                                                        np.arange(1, 11) * 1000), array([0]),
+                       lambda i, j: keys[i] == j).run().exact.any()
+
+
+def test_a_shift_is_not_certain_when_the_next_is_nearly_as_good() -> None:
+    # faults of one instruction on page after page: nothing but two and one of them tell the two shifts apart
+    assert not agreeing([1] * 40 + [2], [1] * 20 + [3] + [1] * 19).exact.any()
+    assert not agreeing([2] + [1] * 40, [2] + [1] * 18 + [2] + [1] * 20).exact.any()
+
+
+def test_blocks_lie_in_the_thunks_between_those_whose_begin_is_known() -> None:
+    first, last = thunks_at(array([5, 10, 15, 20, 30, 40]), array([2, 3, 7]), array([10, 20, 40]))
+    assert first.tolist() == [-1, 2, 2, 3, 3, 7]
+    assert last.tolist() == [1, 2, 2, 6, 6, FAR - 1]
+    first, last = thunks_at(array([5]), array([]), array([]))
+    assert (first.tolist(), last.tolist()) == ([-1], [FAR - 1])
 
 
 def test_incomplete_records_are_never_certain_behind_a_gap() -> None:

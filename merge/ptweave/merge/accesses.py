@@ -2,7 +2,8 @@
 """Placing accesses of memory, and the table of them.
 
 libtthread executes a marker function for every record of an access, so the n-th execution of that marker is where the
-n-th record was made. A fault's record is made in its signal handler: the access itself is the instruction at which
+n-th record was made; thunks' markers, which have call stacks to tell them apart, are the thread's as well, in the order
+of the records. A fault's record is made in its signal handler: the access itself is the instruction at which
 execution goes on when the handler returns, and the block that begins there is its place.
 """
 
@@ -81,8 +82,9 @@ class Accesses:
         blocks["flags"][named & library & (blocks["flags"] & lib.PTM_ENTRY != 0)] |= lib.PTM_ACCESS
 
     def place(self, thread: int, visits: npt.NDArray[np.void], gaps: I64, clock: Callable[[], Iterator[Moments]],
-              program: Program) -> None:
-        """Place a thread's records at the executed markers (VISIT_DTYPE)."""
+              program: Program, thunks: tuple[I64, I64]) -> None:
+        """Place a thread's records at the executed markers (VISIT_DTYPE). `thunks`: numbers of those whose begin is
+        certain, and the ordinals where they begin."""
         at = int(np.searchsorted(self._threads, thread))
         visits = visits[visits["kind"] != lib.PTM_VISIT_OWN]
         markers = np.flatnonzero(visits["kind"] == lib.PTM_VISIT_ACCESS)
@@ -96,10 +98,15 @@ class Accesses:
             return fits
 
         seqs = visits["seq"][markers]
+        first, last = thunks_at(seqs, *thunks)
+
+        def match(rows: I64, places: I64) -> Bools:
+            fits: Bools = (records.thunk[rows] >= first[places]) & (records.thunk[rows] <= last[places])
+            return fits
+
         low, high = bounds(seqs, clock())
         placed = Aligner(Records(records.t, records.t), Occurrences(seqs, low, high), gaps,
-                         lambda rows, places: np.ones(len(rows), np.bool_), agree=agree,
-                         complete=not self._lost(thread)).run()
+                         match, agree=agree, complete=not self._lost(thread)).run()
         hit = np.flatnonzero(placed.occurrence >= 0)
         occurrence = placed.occurrence[hit]
         fault = ~records.elsewhere[hit] & (found.resumed[occurrence] >= 0) & (found.ip[occurrence] == records.ip[hit])
@@ -181,16 +188,17 @@ class _Records:
     """A thread's records in order. `ip`: of the access, 0 unknown."""
 
     t: I64
+    thunk: I64
     ip: U64
     elsewhere: Bools  # no access by an instruction: pages were closed, or bytes committed
 
     @classmethod
     def load(cls, scratch: Scratch, thread: int) -> _Records:
-        table = scratch.table(FILE, f"select t, len(stack) = 0 or operation = '{_ALLOCATION}' as elsewhere, "
+        table = scratch.table(FILE, f"select t, thunk, len(stack) = 0 or operation = '{_ALLOCATION}' as elsewhere, "
                                     "stack[1] - 1 as ip from source "
                                     f"where thread = {int(thread)} order by record")
-        return cls(numbers(table, "t").astype(np.int64), numbers(table, "ip").astype(np.uint64),
-                   table.column("elsewhere").to_numpy(zero_copy_only=False))
+        return cls(numbers(table, "t").astype(np.int64), numbers(table, "thunk").astype(np.int64),
+                   numbers(table, "ip").astype(np.uint64), table.column("elsewhere").to_numpy(zero_copy_only=False))
 
 
 @dataclass(frozen=True)
@@ -222,6 +230,14 @@ class _Occurrences:
         for at in np.flatnonzero(again[:-1])[::-1]:
             resumed[at], ip[at], cut[at] = resumed[at + 1], ip[at + 1], cut[at + 1]
         return cls(resumed, ip, cut)
+
+
+def thunks_at(seqs: I64, numbers_: I64, begins: I64) -> tuple[I64, I64]:
+    """The first and the last thunk that a block may lie in, by those whose begin is certain."""
+    after = np.searchsorted(begins, seqs, side="right")
+    first: I64 = np.concatenate([[-1], numbers_])[after]
+    last: I64 = np.concatenate([numbers_, [FAR]])[after] - 1
+    return first, last
 
 
 def regions(page: U64) -> pa.Array:

@@ -5,7 +5,8 @@ Records (system calls, thunks) and occurrences (system-call blocks, marker block
 nothing is missing, the n-th record is the n-th occurrence. A gap hides an unknown number of occurrences, so behind
 it every *run* of occurrences between two gaps matches some contiguous run of records: one unknown shift. It is
 `exact` only if a single shift is possible, judged by conditions that always hold for the true one (the records'
-own identity where both sides know it, and time with a tolerance); otherwise the rows are placed by time.
+own identity where both sides know it) and by some that hold for nearly all of its records (time, what the code looks
+like), of which any other shift must break many more; otherwise the rows are placed by time.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ _SCREEN = 64  # occurrences compared first
 _PASSES = 4  # a certain run narrows what its neighbours can be
 _CHUNK = 1 << 12  # shifts screened at a time
 _WORK = 1 << 24  # comparisons a run may cost before it is left to time
+_ALONE = 5  # of a shift that no other one is an alternative to, this part may be wrong
+_CLEARLY, _TIMES = 3, 4  # the next best shift is wrong for so many records more than so many times those of the best
 
 
 @dataclass(frozen=True)
@@ -141,7 +144,7 @@ class Aligner:
         broken = count if bool(fits.all()) else int(np.argmin(fits))
         # without a gap both sides end together; one may be short by one: a thread killed while it logged
         ends_well = self._broken or abs(len(run) - len(self._records)) <= 1
-        if broken == count and ends_well and self._few(self._disagree(records, places)):
+        if broken == count and ends_well and self._disagree(records, places).sum() <= self._few(count):
             self._claim(0, run)
             return []
         # something is missing that no gap tells of: it may be missing before the first misfit, too
@@ -149,8 +152,8 @@ class Aligner:
         return [part for part in parts if len(part)]
 
     @staticmethod
-    def _few(wrong: Bools) -> bool:
-        return int(wrong.sum()) <= max(1, len(wrong) // 50)
+    def _few(count: int) -> int:
+        return max(1, count // 50)
 
     def _disagree(self, records: I64, places: I64) -> Bools:
         if self._agree is None:
@@ -158,17 +161,21 @@ class Aligner:
         return ~self._agree(records, places)
 
     def _anywhere(self, run: _Run) -> bool:
-        """Claim the only shift a run behind a gap can have; False when there is none, or more than one."""
-        possible, compared = [], 0
+        """Claim the shift a run behind a gap must have; False when there is none, or another one is nearly as good."""
+        best, least, second, compared = -1, FAR, FAR, 0
         for shift in self._shifts(run) if self._complete else ():
             compared += len(run)
-            if self._possible(run, shift):
-                possible.append(shift)
-            if len(possible) > 1 or compared > 4 * _WORK:
+            wrong = self._wrong(run, shift)
+            if wrong < least:
+                best, least, second = shift, wrong, least
+            else:
+                second = min(second, wrong)
+            if second <= self._few(len(run)) or compared > 4 * _WORK:
                 return False
-        if not possible:
+        few = max(self._few(len(run)), len(run) // _ALONE if second == FAR else 0)
+        if least > few or second < min(len(run), _CLEARLY + _TIMES * least):
             return False
-        self._claim(possible[0], run)
+        self._claim(best, run)
         return True
 
     def _shifts(self, run: _Run) -> Iterator[int]:
@@ -190,16 +197,17 @@ class Aligner:
             fit = self._match((shifts[:, None] + sample).ravel(), np.tile(run.first + sample, len(shifts)))
             yield from shifts[fit.reshape(len(shifts), -1).all(axis=1)].tolist()
 
-    def _possible(self, run: _Run, shift: int) -> bool:
-        """Every record can belong to its occurrence, and time and `agree` say so but for a few.
+    def _wrong(self, run: _Run, shift: int) -> int:
+        """For how many records time or `agree` speak against a shift; FAR: some cannot belong to their
+        occurrences.
 
-        A few: a thread can lose the processor between reading the clock and executing the block.
+        A few may be: a thread can lose the processor between reading the clock and executing the block.
         """
         records = np.arange(shift, shift + len(run))
         places = np.arange(run.first, run.last)
         if not self._match(records, places).all():
-            return False
-        return self._few((self._distance(records, places) > SLACK_NS) | self._disagree(records, places))
+            return FAR
+        return int(((self._distance(records, places) > SLACK_NS) | self._disagree(records, places)).sum())
 
     def _distance(self, records: I64, places: I64) -> I64:
         """How far (ns) each record's time lies outside its occurrence's; 0 inside."""

@@ -69,6 +69,7 @@ _MADE_HERE = (THREADS, PROCESSES, SYSCALLS, THUNKS, ACCESSES, ALLOCATIONS, TRANS
               WATCHES, PROFILE, STACKS, CALLS)
 _LACKS = "merge: "
 _CALLS_FILE = "calls.parquet"
+_NONE: I64 = np.empty(0, np.int64)
 
 
 def merge_run(bundle: Bundle, *, calls: bool = False, progress: Callable[[int, int], None] | None = None) -> None:
@@ -235,7 +236,8 @@ class _Merge:
             self._thunks.place(thread, marks.thunks, marks.callers, gaps, end,
                                lambda: self._moments(thread, calls, end), self._program, self._addresses)
         if self._accesses:
-            self._accesses.place(thread, marks.visits, gaps, lambda: self._moments(thread, calls, end), self._program)
+            self._accesses.place(thread, marks.visits, gaps, lambda: self._moments(thread, calls, end), self._program,
+                                 self._thunks.begins(thread) if self._thunks else (_NONE, _NONE))
         for some in self._tags:
             some.place(thread, lambda: self._moments(thread, calls, end))
 

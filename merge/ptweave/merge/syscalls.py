@@ -97,7 +97,7 @@ class SystemCalls:
         others = rows[self.places.how[rows] == 0]
         if len(others) and not len(gaps):
             self._by_time(others, clock)
-        return self._learn(rows)
+        return self._learn(rows, self._sigreturns(thread, rows, found))
 
     def flag_own(self) -> None:
         """Tell the program which code is libtthread's own work: after the thunk markers were flagged."""
@@ -137,6 +137,18 @@ class SystemCalls:
         hit = placed.occurrence >= 0
         self.places.put(rows[hit], seqs[placed.occurrence[hit]], placed.exact[hit])
 
+    def _sigreturns(self, thread: int, rows: I64, found: tuple[I64, I32]) -> I64:
+        """Ordinals of the blocks in `found` at whose instruction nothing but rt_sigreturn was ever called: known also
+        where it is not known which of the calls each is."""
+        if not self._program or not self._addresses or not len(rows):
+            return np.empty(0, np.int64)
+        seqs, numbers_ = found
+        block = self._program.blocks[numbers_]
+        place = self._addresses.locate(thread, self._enter[rows], self._ip[rows])
+        returns = self._number[rows] == RT_SIGRETURN
+        there = np.isin(block["addr"] + block["last"], np.setdiff1d(place[returns & (place != 0)], place[~returns]))
+        return seqs[there]
+
     def _by_time(self, rows: I64, clock: Callable[[], Iterator[Moments]]) -> None:
         """Put rows at the block that ran when they were made, as far as the clock tells."""
         times = self._enter[rows]
@@ -153,7 +165,7 @@ class SystemCalls:
             last = int(anchor_seqs[-1]), int(anchor_times[-1])
         self.places.put(rows, seqs, np.zeros(len(rows), np.bool_))
 
-    def _learn(self, rows: I64) -> ThreadCalls:
+    def _learn(self, rows: I64, sigreturns: I64) -> ThreadCalls:
         exact = rows[self.places.how[rows] == 2]
         behind = self.places.seq[exact] + 1
         left = self._returned[exact]
@@ -163,7 +175,7 @@ class SystemCalls:
         went_on = behind[self._number[exact] == EXIT]  # a thread that goes on after it is another task
         events = np.concatenate([
             events_of(lib.PTM_MOVED, went_on),
-            events_of(lib.PTM_SIGRETURN, behind[self._number[exact] == RT_SIGRETURN]),
+            events_of(lib.PTM_SIGRETURN, np.union1d(behind[self._number[exact] == RT_SIGRETURN], sigreturns + 1)),
             events_of(lib.PTM_EXEC, behind[self._replaced[exact]])])
         return ThreadCalls(moments, events)
 

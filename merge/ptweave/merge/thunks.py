@@ -127,6 +127,12 @@ class Thunks:
             found[exact] = np.searchsorted(self.places.seq[rows], seqs[exact], side="right") - 1
         return found
 
+    def begins(self, thread: int) -> tuple[I64, I64]:
+        """A thread's thunks that are exact: their numbers, and the ordinals of the blocks they begin with."""
+        rows = self._rows.of(thread)
+        exact = np.flatnonzero((self.places.how[rows] == 2) & (self.places.seq[rows] >= 0))
+        return exact, self.places.seq[rows[exact]]
+
     def write(self, bundle: Bundle, addresses: Addresses,
               functions: Callable[[I64, I64, U64], pa.DictionaryArray]) -> None:
         """Write the table. `functions(threads, times, return addresses)` names functions."""
