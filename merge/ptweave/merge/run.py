@@ -45,8 +45,13 @@ _TUPLES = 1 << 14  # rows that are tuples at a time
 
 _MERGE = "merge the run: ptweave merge RUN"
 _DECODE = "decode the run: ptweave decode RUN"
-_EVENTS = "record them: ptweave events"
-_ON_REQUEST = {"calls", "tags", *(table.name for table in EVENT_TABLES)}
+_REMEDIES = {
+    "tags": "have the program say them (ptweave/tag.h, docs/tracing-points.md)",
+    "calls": "merge the run with calls: ptweave merge --calls RUN",
+    **dict.fromkeys(("probes", "probe_sites"), "record with probes: ptweave wrap --probe"),
+    **dict.fromkeys(("watches", "watch_sites"), "record with watchpoints: ptweave wrap --watch"),
+    **dict.fromkeys((table.name for table in EVENT_TABLES), "record them: ptweave events")}
+_ON_REQUEST = _REMEDIES.keys()
 """Tables that are made only when they are asked for."""
 _BY_DECODE = {"images", "maps", "blocks", "paths", "flow", "clock", "pt_events", "gaps"}
 
@@ -278,15 +283,9 @@ class Run(Relations):
             return []
         if not paths:
             remedy = _DECODE if table.name in _BY_DECODE else _MERGE
-            if table in EVENT_TABLES:
-                remedy = _EVENTS
-            if table.name == "tags":
-                remedy = "have the program say them (ptweave/tag.h, docs/tracing-points.md)"
-            elif table.name == "calls":
-                remedy = "merge the run with calls: ptweave merge --calls RUN"
-            elif table.name in _BY_PROCESSES:
+            if table.name in _BY_PROCESSES:
                 remedy = "record with --threads process a program that makes threads, and merge"
-            self.missing[table.name] = f"was not made: {remedy}"
+            self.missing[table.name] = f"was not made: {_REMEDIES.get(table.name, remedy)}"
         self._counts[table.name] = count
         return names
 
