@@ -1,16 +1,26 @@
 # SPDX-License-Identifier: MIT
-"""The notebooks in data/notebooks, executed as a user would: each finds what is planted in its program."""
+"""The notebooks in data/notebooks, executed as a user would: each finds what is planted in its program. And JupyterLab
+on the notebook of a run."""
 
 from __future__ import annotations
 
 import os
 import re
+import socket
+import subprocess
 import sys
+import time
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import nbformat
 import pytest
 from nbclient import NotebookClient
+
+from ptweave.merge import merge_run
+from support.bundle_writer import BundleWriter
+from support.command import words
 
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "data" / "notebooks"
 TIMEOUT = 300  # seconds a cell may take: a recording on a busy machine
@@ -63,3 +73,36 @@ def test_notebooks_are_kept_without_output() -> None:
         notebook = nbformat.read(path, as_version=4)
         nbformat.validate(notebook)
         assert all(not cell.get("outputs") and not cell.get("execution_count") for cell in notebook.cells), path.name
+
+
+def fetched(address: str) -> str:
+    """What is there: a server says its address before it listens."""
+    end = time.monotonic() + TIMEOUT
+    while True:
+        try:
+            with urllib.request.urlopen(address, timeout=TIMEOUT) as answer:
+                return answer.read().decode()
+        except urllib.error.URLError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.05)
+
+
+def test_jupyterlab_says_the_address_of_the_runs_notebook_and_has_it_there(tmp_path: Path) -> None:
+    writer = BundleWriter(tmp_path / "a run.ptw")
+    writer.task(0)
+    writer.run(0, [writer.block("main", "jump")] * 5)
+    merge_run(writer.write())
+    folders = {name: str(tmp_path / name) for name in ("JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR", "HOME")}
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = words("notebook", writer.path, "--", "--no-browser", f"--port={port}")
+    with subprocess.Popen(command, cwd=tmp_path, env={**os.environ, **folders}, text=True, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT) as lab:
+        try:
+            assert lab.stdout is not None
+            found = next(filter(None, (re.search(r"http://localhost:\S+", line) for line in lab.stdout)))[0]
+            assert "/lab/tree/a%20run.ipynb?token=" in found
+            assert "What a program did" in fetched(found.replace("/lab/tree/", "/api/contents/"))
+        finally:
+            lab.kill()

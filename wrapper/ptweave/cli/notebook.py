@@ -8,6 +8,7 @@ import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from urllib.parse import quote
 
 from ptweave.data.errors import Exit, MachineLacks
 from ptweave.merge import Run
@@ -51,6 +52,8 @@ def run(args: argparse.Namespace) -> int:
     if not args.no_open:
         # JupyterLab does not start as root unless told so; who runs ptweave as root has chosen that
         root = ["--allow-root"] if os.geteuid() == 0 else []
+        first = f"--LabApp.default_url=/lab/tree/{quote(output.name)}"  # without a browser it says where to go: there
         sys.stdout.flush()
-        os.execv(sys.executable, [sys.executable, "-m", "jupyterlab", *root, *args.command_words, "--", str(output)])
+        os.execv(sys.executable,
+                 [sys.executable, "-m", "jupyterlab", *root, first, *args.command_words, "--", str(output)])
     return int(Exit.DONE)
