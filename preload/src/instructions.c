@@ -19,8 +19,9 @@ enum {
 	DISPATCH = 59, /* PR_SET_SYSCALL_USER_DISPATCH */
 	DISPATCH_ON = 1,
 	DISPATCHED = 2, /* si_code: SYS_USER_DISPATCH */
-	BEFORE = 16,    /* bytes before a call within which its number is loaded */
+	BEFORE = 48,    /* bytes before a call within which its number is loaded */
 	LENGTH = 2,     /* of the instruction */
+	SHORTEST = 2,   /* instruction between the two */
 };
 
 #define HIGHEST 0x7ffffffff000ull
@@ -31,13 +32,54 @@ static uint64_t executable_end;
 
 /* --- looking for them --- */
 
-/* "mov $number, %eax" shortly before: the two bytes may be data, or part of another instruction. */
+/* Bytes of an operand: ModRM, what it says follows, and nothing else. */
+static int operand_length(const uint8_t *at)
+{
+	static const uint8_t displacement[] = {0, 1, 4, 0};
+	int mode = at[0] >> 6, base = at[0] & 7, length = 1 + displacement[mode];
+	if (mode != 3 && base == 4) {
+		length++;
+		base = at[1] & 7;
+	}
+	return mode == 0 && base == 5 ? length + 4 : length;
+}
+
+/* Length of an instruction that puts an argument into its place: moves, lea, xor; 0: it is another one. Reads four
+ * bytes at most. */
+static int argument_length(const uint8_t *at)
+{
+	int prefix = (at[0] & 0xf0) == 0x40;
+	bool wide = prefix && at[0] & 8;
+	uint8_t opcode = at[prefix];
+	switch (opcode) {
+	case 0x31: /* xor */
+	case 0x33:
+	case 0x63: /* movslq */
+	case 0x89: /* mov */
+	case 0x8b:
+	case 0x8d: /* lea */
+		return prefix + 1 + operand_length(at + prefix + 1);
+	case 0xc7: /* mov of a constant */
+		return prefix + 1 + operand_length(at + prefix + 1) + 4;
+	default:
+		return (opcode & 0xf8) == 0xb8 ? prefix + 1 + (wide ? 8 : 4) : 0;
+	}
+}
+
+/* "mov $number, %eax" shortly before, and nothing but arguments in between: else the two bytes may be data, or part of
+ * another instruction. */
 static bool loads_number(const uint8_t *at, const uint8_t *start)
 {
 	const uint8_t *from = at - start > BEFORE ? at - BEFORE : start;
-	for (const uint8_t *byte = from; byte + 5 <= at; byte++)
-		if (*byte == 0xb8 && byte[2] < 2 && byte[3] == 0 && byte[4] == 0)
+	for (const uint8_t *byte = from; byte + 5 <= at; byte++) {
+		if (*byte != 0xb8 || byte[2] >= 2 || byte[3] != 0 || byte[4] != 0)
+			continue;
+		const uint8_t *next = byte + 5;
+		for (int length; at - next >= SHORTEST && (length = argument_length(next)) > 0;)
+			next += length;
+		if (next == at)
 			return true;
+	}
 	return false;
 }
 

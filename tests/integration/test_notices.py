@@ -58,6 +58,29 @@ def test_native_threads_have_nothing_to_be_told(hazards: Path, tmp_path: Path) -
     assert notices_of(TRACED, tmp_path, [hazards, "clone"]) == []
 
 
+# --- system calls by instructions, which private copies cannot carry ---
+
+SEQUENCES = {
+    "number alone": (True, "mov $39, %eax\n syscall"),
+    "arguments behind it": (True, "mov $1, %eax\n mov %rbx, %rdi\n lea 8(%rsp,%rcx,4), %rsi\n xor %edx, %edx\n"
+                                  "mov $-1, %r8\n movabs $5, %r9\n mov 4(%rsp), %r10\n movq $0, (%rsp)\n syscall"),
+    "constant of a test": (False, "mov $1, %eax\n shl %cl, %rax\n test $0x050ffffc, %eax\n jne 1f\n 1:"),
+    "constant of a move": (False, "mov $1, %eax\n mov $0x050f0000, %edi"),
+    "number behind a jump": (False, "mov $1, %eax\n jmp 1f\n syscall\n 1:"),
+}
+"""Whether code that is never executed looks like a system call."""
+
+
+@pytest.mark.parametrize("name", SEQUENCES)
+def test_system_call_instructions_are_told_where_private_copies_cannot_carry_them(name: str, tmp_path: Path) -> None:
+    told, code = SEQUENCES[name]
+    lines = "\n".join(f'"{line}\\n"' for line in code.splitlines())
+    text = THREADS + f'__attribute__((used, naked)) void hidden(void) {{ __asm__({lines} "ret"); }}\n'
+    argv = [program(tmp_path, "calls", text + "int main(void) { return make(); }")]
+    notices = notices_of(process_mode("held", "private"), tmp_path / "run", argv)
+    assert [(one.kind, one.where.split("+")[0]) for one in notices] == [(NoticeKind.CALL, "hidden")] * told
+
+
 # --- what is known before main() ---
 
 THREADS = """
