@@ -262,6 +262,32 @@ static int on_invalid(struct die_args *args)
 
 /* --- into the kernel and back --- */
 
+static bool is_call(const u8 *code)
+{
+	return code[0] == 0x0f && code[1] == 0x05;
+}
+
+/*
+ * A system call that the tracepoint does not tell of, when it is over: a seccomp filter answered it, or it was handed
+ * back to the program (PR_SET_SYSCALL_USER_DISPATCH). `after`: behind its instruction.
+ */
+static void leave_untold_call(struct ptlab_cpu *cpu, u64 after)
+{
+	u64 at = after - SYSCALL_SIZE;
+	u8 code[PTLAB_CODE];
+
+	ptlab_catch_up(cpu, at);
+	if (cpu->context ? cpu->ip != at : !cpu->pending || cpu->resume != at)
+		return;
+	read_code(at, code);
+	if (!is_call(code))
+		return;
+	if (cpu->pending)
+		enter_user(cpu);
+	retired(cpu, at);
+	ptlab_leave_call(cpu);
+}
+
 static void on_sys_enter(void *unused, struct pt_regs *regs, long number)
 {
 	struct ptlab_cpu *cpu;
@@ -295,6 +321,8 @@ static void on_sys_exit(void *unused, struct pt_regs *regs, long result)
 	local_irq_save(flags);
 	cpu = this_cpu_ptr(&ptlab_cpus);
 	if (ptlab_active(cpu)) {
+		if (cpu->armed == current)
+			leave_untold_call(cpu, regs->ip);
 		if (was_exec(regs))
 			cpu->need_tsc = true; /* what MTC and CYC would tell: the addresses mean another program now */
 		ptlab_arm(cpu, current);
@@ -372,6 +400,8 @@ static int signal_return(struct kretprobe_instance *instance, struct pt_regs *un
 	local_irq_save(flags);
 	cpu = this_cpu_ptr(&ptlab_cpus);
 	if (ptlab_active(cpu) && (regs->ip != before->ip || regs->sp != before->sp)) {
+		if (cpu->armed == current)
+			leave_untold_call(cpu, before->ip);
 		ptlab_catch_up(cpu, before->ip);
 		if (cpu->context)
 			ptlab_leave_at(cpu, before->ip);
