@@ -46,8 +46,8 @@ class Machine:
 
 
 @contextmanager
-def _locked() -> Iterator[None]:
-    """Two test runs on one machine do not build over each other."""
+def locked() -> Iterator[None]:
+    """Two test runs in one working tree do not build over each other, nor over what the other is about to start."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     with (FOLDER / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -55,24 +55,26 @@ def _locked() -> Iterator[None]:
 
 
 def machine() -> Machine:
-    """The laboratory, built. Raises Unavailable where it cannot be."""
+    """The laboratory, built, by the holder of the lock. Raises Unavailable where it cannot be."""
     missing = sorted({package for tool, package in TOOLS.items() if shutil.which(tool) is None})
     if missing:
         raise Unavailable(f"not installed: {', '.join(missing)} (apt-get install {' '.join(missing)})")
-    with _locked():
-        return _build()
+    return _build()
 
 
-def woken(built: Machine) -> Path:
-    """The state of a machine that has booted and loaded Python, saved: to wake it takes a second, to boot ten."""
+def loaded(built: Machine, project: Path) -> Path:
+    """The state of a machine that has booted and loaded Python and the project, a tar; saved by the holder of the lock.
+    To wake it takes a second, to boot ten. Another project is another state."""
     from lab import emulator
 
-    state = FOLDER / "state"
-    inputs = _digests([built.kernel, built.initramfs, HERE / "emulator.py"])
-    with _locked(), _step("state", [*inputs, (FOLDER / ".python").read_text(), emulator.version()],
-                          [state]) as needed:
+    booted, state = FOLDER / "booted", FOLDER / "loaded"
+    inputs = [*_digests([built.kernel, built.initramfs, HERE / "emulator.py", HERE / "given.py"]), emulator.version()]
+    with _step("booted", [*inputs, (FOLDER / ".python").read_text()], [booted]) as needed:
         if needed:
-            emulator.save(built, FOLDER, state)
+            emulator.save(built, None, "LAB: booted", booted)
+    with _step("loaded", [(FOLDER / ".booted").read_text(), *_digests([project])], [state]) as needed:
+        if needed:
+            emulator.save(built, project, "LAB: loaded", state, booted)
     return state
 
 
@@ -100,11 +102,11 @@ def _build() -> Machine:
         if needed:
             _make_initramfs(root, module, release, init, initramfs)
     image = FOLDER / "python.ext4"
-    runner = HERE / "guest" / "runner.py"
+    first = [HERE / "guest" / name for name in ("start.py", "disks.py")]
     with _step("python", [sys.version, interpreter, *_package_versions(), str(UNUSED),
-                          *_digests([Path(__file__), runner]), *_linked()], [image]) as needed:
+                          *_digests([Path(__file__), *first]), *_linked()], [image]) as needed:
         if needed:
-            _make_image(interpreter, image)
+            _make_image(interpreter, first, image)
     return Machine(root / "boot" / f"vmlinuz-{release}", initramfs, image, interpreter)
 
 
@@ -184,7 +186,7 @@ def _site() -> Path:
     return Path(sysconfig.get_path("platlib"))
 
 
-def _make_image(interpreter: str, image: Path) -> None:
+def _make_image(interpreter: str, first: list[Path], image: Path) -> None:
     folder = FOLDER / "python"
     shutil.rmtree(folder, ignore_errors=True)
     _copy(Path(interpreter).resolve(), folder, interpreter)
@@ -208,9 +210,11 @@ def _make_image(interpreter: str, image: Path) -> None:
     _copy_libraries(folder, [Path(interpreter).resolve(), *_objects(folder), *ours, Path("/usr/bin/perf")])
     if Path("/usr/bin/perf").exists():
         _copy(Path("/usr/bin/perf").resolve(), folder, "/usr/bin/perf")
-    shutil.copy(HERE / "guest" / "runner.py", folder / "runner.py")
+    (folder / "lab").mkdir()
+    for file in first:
+        shutil.copy(file, folder / "lab")
     (folder / "start").write_text("export PATH=/in/bin:/bin:/usr/bin HOME=/tmp PYTHONPATH=/packages "
-                                  f"PYTHONDONTWRITEBYTECODE=1\nexec {interpreter} -S /runner.py\n")
+                                  f"PYTHONDONTWRITEBYTECODE=1\nexec {interpreter} -S /lab/start.py\n")
     for program in ("sh", "true", "cat", "tar"):
         found = shutil.which(program)
         if found is not None:

@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: MIT
-"""Tests that need a processor with Intel PT: their recordings are made in one boot of the laboratory's machine.
+"""Tests that need a processor with Intel PT: their recordings are made in the laboratory's machines.
 
 A test names the job whose results it looks at: `@pytest.mark.lab("wraps")`, and gets them as `job`. The jobs of all
-tests that were selected run in one machine, before the first of them.
+tests that were selected run while the tests look at what is there: each waits for its own.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from lab.build import own_pmu
-from lab.machine import Job, run
+from lab.machine import Job, Laboratory
 from lab.packages import Unavailable
 
 SECONDS = 2400
@@ -26,26 +28,27 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if marker is not None and marker.args[0] in DRIVERS_OWN and own_pmu():
             item.add_marker(pytest.mark.skip("the PMU of our own has no address filters"))
         elif marker is not None:
-            item.add_marker(pytest.mark.timeout(SECONDS))  # the first of them waits for the machine
+            item.add_marker(pytest.mark.timeout(SECONDS))  # it waits for the machine
             if marker.args[0] not in names:
                 names.append(marker.args[0])
 
 
 @pytest.fixture(scope="session")
-def jobs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Job]:
-    """All jobs, run."""
-    folder = tmp_path_factory.mktemp("lab")
+def laboratory(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laboratory]:
+    """The machines, at work on all jobs."""
     try:
-        return run(request.config.stash[NAMES], folder)
+        made = Laboratory(request.config.stash[NAMES], tmp_path_factory.mktemp("lab"))
     except Unavailable as error:
         pytest.skip(f"no laboratory: {error}")
+    yield made
+    made.close()
 
 
 @pytest.fixture
-def job(request: pytest.FixtureRequest, jobs: dict[str, Job]) -> Job:
+def job(request: pytest.FixtureRequest, laboratory: Laboratory) -> Job:
     """What the test's job left; the test fails when the job failed."""
     marker = request.node.get_closest_marker("lab")
     assert marker is not None
-    found = jobs[marker.args[0]]
+    found = laboratory.job(marker.args[0])
     assert found.status == 0, found.text("stdout") + found.text("stderr")
     return found

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a machine is given on its first disk: a tar of the project as it is, the jobs, and their programs."""
+"""What a machine is given on its disks: a tar of the project as it is, and one of the jobs and their programs."""
 
 from __future__ import annotations
 
@@ -14,39 +14,52 @@ from pathlib import Path
 from lab.build import FOLDER, HERE, ROOMS, ROOT
 from support.command import compile_c
 
-SIZE = 128 << 20
-"""Of the disk: it is the same in all machines, which may be woken from one saved state."""
+PROJECT_SIZE, JOBS_SIZE = 64 << 20, 64 << 20
+"""Of the disks: they are the same in all machines, which may be woken from one saved state."""
 COMPILED = FOLDER / "compiled"
 """Byte code and programs by what they were compiled from."""
 _UNUSED = ("__pycache__", "_engine", "build", "src")
 _DIGEST = 24
 
 
-def pack(jobs: Sequence[str], folder: Path, made: Path) -> None:
-    """Write the tar for these jobs; `folder` is for what it is made of."""
-    stage = folder / "in"
+def pack_project(folder: Path, made: Path) -> None:
+    """Write the tar of the project, the same bytes for the same files; `folder` is for what it is made of."""
+    stage = folder / "project"
     for room in ROOMS:
         shutil.copytree(ROOT / room, stage / room, ignore=shutil.ignore_patterns(*_UNUSED))
-    (stage / "jobs").mkdir()
+    for name in ("runner", "labtools"):
+        shutil.copy(HERE / "guest" / f"{name}.py", stage)
+    (stage / "path").write_text(":".join(f"/in/{room}" for room in ROOMS))
+    _pack(stage, made, PROJECT_SIZE)
+
+
+def pack_jobs(jobs: Sequence[str], folder: Path, made: Path) -> None:
+    """Write the tar of these jobs, in their order; `folder` is for what it is made of."""
+    stage = folder / "given"
+    (stage / "jobs").mkdir(parents=True)
     for name in jobs:
         shutil.copy(HERE / "jobs" / f"{name}.py", stage / "jobs")
-    for name in ("labtools", "killing"):
-        shutil.copy(HERE / "guest" / f"{name}.py", stage)
-    COMPILED.mkdir(exist_ok=True)
-    for source in stage.rglob("*.py"):
-        _compile_python(source, f"/in/{source.relative_to(stage)}")
+    shutil.copy(HERE / "guest" / "killing.py", stage)
     (stage / "order").write_text(" ".join(jobs))
-    (stage / "path").write_text(":".join(f"/in/{room}" for room in ROOMS))
     (stage / "bin").mkdir()
+    COMPILED.mkdir(exist_ok=True)
     for source in sorted((HERE / "programs").glob("*.c")):
         _compile_program(source, stage / "bin" / source.stem)
         if "ptlab: also static" in source.read_text():
             _compile_program(source, stage / "bin" / f"{source.stem}-static", "-static")
+    _pack(stage, made, JOBS_SIZE)
+
+
+def _pack(stage: Path, made: Path, size: int) -> None:
+    COMPILED.mkdir(exist_ok=True)
+    for source in stage.rglob("*.py"):
+        _compile_python(source, f"/in/{source.relative_to(stage)}")
     with tarfile.open(made, "w") as out:
-        out.add(stage, ".", filter=_undated)
-    if made.stat().st_size > SIZE:
-        raise RuntimeError(f"the laboratory's input takes {made.stat().st_size} bytes, more than its disk has")
-    os.truncate(made, SIZE)
+        for path in sorted(stage.rglob("*")):
+            out.add(path, str(path.relative_to(stage)), recursive=False, filter=_undated)
+    if made.stat().st_size > size:
+        raise RuntimeError(f"{made.name} takes {made.stat().st_size} bytes, more than the laboratory's disk has")
+    os.truncate(made, size)
     shutil.rmtree(stage)
 
 

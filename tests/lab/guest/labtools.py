@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import time
 import traceback
@@ -21,6 +22,22 @@ def _no_calls(*unused: object) -> NoReturn:
     raise MachineLacks("the job does not ask for them", where="system calls")
 
 
+def warm() -> None:
+    """Use the commands once, in this process."""
+    from ptweave.cli import main
+    from ptweave.wrapper import supervisor
+
+    opened, supervisor.open_stream = supervisor.open_stream, _no_calls
+    where = os.getcwd()
+    os.chdir("/tmp")
+    status = main(["wrap", "--engine", "intel_pt", "-q", "-j", "1", "-o", "warm.ptw", "--", "true"])
+    if status:
+        print(f"LAB: wrap: status {status}", flush=True)
+    shutil.rmtree("warm.ptw")
+    os.chdir(where)
+    supervisor.open_stream = opened
+
+
 def ptweave_started(*words: str, without: Sequence[int] = (), calls: bool = False) -> int:
     """Start the command in a process of its own, without loading Python again, and without these descriptors; returns
     its pid. `calls`: with a recorder of system calls: to begin one takes the emulated processor seconds."""
@@ -33,7 +50,6 @@ def ptweave_started(*words: str, without: Sequence[int] = (), calls: bool = Fals
             from ptweave.cli import main
             from ptweave.wrapper import supervisor
 
-            os.environ["TMPDIR"] = "/tmp"
             if not calls:
                 supervisor.open_stream = _no_calls
             status = main(list(words))

@@ -1,39 +1,36 @@
 # SPDX-License-Identifier: MIT
 """Runs the jobs in the guest, one after the other, each in a process of its own: /in/order names them.
 
-Before that it loads what takes long and is always the same, and waits until the machine's first disk has something:
-here its state is saved, and woken with another disk.
+Before that it loads the project, does once what the jobs will do, and waits until the machine has the jobs: while it
+waits the machine's state is saved, and woken as often as there are jobs to run.
 
 A job is a Python file, run with its folder /out/NAME as the current one; `stdout`, `stderr`, `status` (as a shell has
-it) and `oracle` (what the module says was executed) are left there beside what the job makes.
+it) and `oracle` (what the module says was executed) are left there beside what the job makes, and sent to the host at
+once.
 """
 
 from __future__ import annotations
 
-import mmap
+import gc
 import os
 import runpy
+import select
+import shutil
 import signal
-import subprocess
 import sys
 import time
 import traceback
 from pathlib import Path
 
-import cffi  # noqa: F401  loaded once, for all: it takes seconds here
-import elftools.elf.elffile  # noqa: F401
-import numpy.ma  # noqa: F401
-import pyarrow
-import pyarrow.compute
-import pyarrow.parquet  # noqa: F401
+from disks import JOBS, receive, send
 
 ORACLE = Path("/proc/ptlab")
-GIVEN = "/dev/vda"
 SECONDS = 600
 """A job that takes longer hangs."""
 
 
-def run(name: str) -> None:
+def run(name: str, at: int) -> int:
+    """Run a job, and send what it leaves to byte `at` of the disk; returns where the next one's place is."""
     folder = Path("/out") / name
     folder.mkdir()
     ORACLE.write_text("0")
@@ -45,8 +42,11 @@ def run(name: str) -> None:
     (folder / "status").write_text(f"{status}\n")
     (folder / "oracle").write_text(ORACLE.read_text())
     seconds = time.monotonic() - began
-    (folder / "seconds").write_text(f"{seconds:.1f}\n")
-    print(f"LAB: {name}: status {status}, {seconds:.1f} s", flush=True)
+    (folder / "seconds").write_text(f"{seconds:.2f}\n")
+    after = send(folder, at)
+    shutil.rmtree(folder)
+    print(f"LAB: {name} {at} {status} {seconds:.2f}", flush=True)
+    return after
 
 
 def _job(name: str, folder: Path) -> None:
@@ -69,37 +69,37 @@ def _job(name: str, folder: Path) -> None:
 
 def _wait(pid: int) -> int:
     descriptor = os.pidfd_open(pid)
-    import select
-
     ready, _, _ = select.select([descriptor], [], [], SECONDS)
     os.close(descriptor)
     if not ready:
         print("LAB: it hangs, and is ended", flush=True)
-    os.killpg(pid, signal.SIGKILL) if not ready else None
+        os.killpg(pid, signal.SIGKILL)
     _, raw = os.waitpid(pid, 0)
     return os.waitstatus_to_exitcode(raw) if ready else 124
 
 
-def receive() -> None:
-    """Wait for what is to be done, and unpack it."""
-    print("LAB: ready", flush=True)
-    first = mmap.mmap(-1, mmap.PAGESIZE)
-    disk = os.open(GIVEN, os.O_RDONLY | os.O_DIRECT)  # nothing of it is to be remembered
-    while os.preadv(disk, [first], 0) and not any(first[:512]):
-        time.sleep(0.02)
-    os.close(disk)
-    subprocess.run(["tar", "-xf", GIVEN, "-C", "/in"], check=True)
+def load() -> None:
+    """Load the project, and use it once: what is loaded, linked and remembered then, no job has to do again."""
     sys.path[:0] = ["/in", *Path("/in/path").read_text().split(":")]
     os.environ["PYTHONPATH"] = ":".join(["/packages", Path("/in/path").read_text()])
-    import ptweave.cli.record
-    import ptweave.cli.recording
-    import ptweave.cli.session  # noqa: F401
+    os.environ["TMPDIR"] = "/tmp"
+    from labtools import warm
+
+    warm()
+    gc.collect()
+    gc.freeze()
 
 
 def main() -> None:
-    receive()
+    load()
+    print("LAB: loaded", flush=True)
+    receive(JOBS, "/in")
+    print("LAB: awake", flush=True)
+    at = 0
     for name in Path("/in/order").read_text().split():
-        run(name)
+        at = run(name, at)
+    sys.stdout.flush()
+    os._exit(0)  # nothing of what was loaded has to be taken down
 
 
 main()
