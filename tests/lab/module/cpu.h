@@ -103,6 +103,9 @@ enum ptlab_branch { PTLAB_OTHER, PTLAB_JCC, PTLAB_JMP, PTLAB_CALL, PTLAB_CALL_IN
 #define PTLAB_CODE 24 /* bytes to hand in: the longest instruction, and what classifying looks at */
 enum ptlab_branch ptlab_classify(const u8 *code, int *length);
 
+/* The debug exception (debug.c). */
+void ptlab_debug_init(void);
+
 /* What is traced (steps.c). */
 void ptlab_arm(struct ptlab_cpu *cpu, struct task_struct *task);
 void ptlab_disarm(struct ptlab_cpu *cpu);

@@ -92,6 +92,7 @@ static int __init ptlab_init(void)
 	if (status)
 		return status;
 	ptlab_copy_aux = find_function("perf_output_copy_aux");
+	ptlab_debug_init();
 	status = ptlab_steps_init();
 	if (status)
 		return status; /* the machine is of no use then: its probes may stay */

@@ -80,11 +80,8 @@ static bool is_pause(const u8 *code)
 	return code[0] == 0xf3 && code[1] == 0x90;
 }
 
-/*
- * Execution stands at `ip`, and nothing but a PAUSE can have been executed since the last trap: QEMU's emulation lets no
- * trap follow that instruction, but only the one behind it.
- */
-void ptlab_catch_up(struct ptlab_cpu *cpu, u64 ip)
+/* QEMU's emulation lets no trap follow this instruction, but only the one behind it. */
+static void catch_up_pause(struct ptlab_cpu *cpu, u64 ip)
 {
 	u8 code[PTLAB_CODE];
 
@@ -95,6 +92,39 @@ void ptlab_catch_up(struct ptlab_cpu *cpu, u64 ip)
 		retired(cpu, cpu->ip);
 		cpu->ip = ip;
 	}
+}
+
+static bool is_call(const u8 *code)
+{
+	return code[0] == 0x0f && code[1] == 0x05;
+}
+
+/*
+ * A system call that the tracepoint does not tell of: a seccomp filter answers it, or it is handed back to the program
+ * (PR_SET_SYSCALL_USER_DISPATCH). Or it will, but the task loses its processor before.
+ */
+static void catch_up_call(struct ptlab_cpu *cpu, u64 ip)
+{
+	u64 call = ip - SYSCALL_SIZE;
+	u8 code[PTLAB_CODE];
+
+	if (cpu->context ? cpu->ip != call : !cpu->pending || cpu->resume != call)
+		return;
+	read_code(call, code);
+	if (!is_call(code))
+		return;
+	if (cpu->pending)
+		enter_user(cpu);
+	retired(cpu, call);
+	ptlab_leave_call(cpu);
+}
+
+/* Execution stands at `ip`: what came before it without a trap is taken for executed. */
+void ptlab_catch_up(struct ptlab_cpu *cpu, u64 ip)
+{
+	catch_up_pause(cpu, ip - SYSCALL_SIZE);
+	catch_up_call(cpu, ip);
+	catch_up_pause(cpu, ip);
 }
 
 static void force_overflow(struct ptlab_cpu *cpu, u64 ip)
@@ -133,7 +163,7 @@ static void step(struct ptlab_cpu *cpu, u64 to)
 		return;
 	read_code(cpu->ip, code);
 	if (is_pause(code) && to != cpu->ip + PAUSE_SIZE) {
-		ptlab_catch_up(cpu, cpu->ip + PAUSE_SIZE);
+		catch_up_pause(cpu, cpu->ip + PAUSE_SIZE);
 		read_code(cpu->ip, code);
 	}
 	from = cpu->ip;
@@ -262,32 +292,6 @@ static int on_invalid(struct die_args *args)
 
 /* --- into the kernel and back --- */
 
-static bool is_call(const u8 *code)
-{
-	return code[0] == 0x0f && code[1] == 0x05;
-}
-
-/*
- * A system call that the tracepoint does not tell of, when it is over: a seccomp filter answered it, or it was handed
- * back to the program (PR_SET_SYSCALL_USER_DISPATCH). `after`: behind its instruction.
- */
-static void leave_untold_call(struct ptlab_cpu *cpu, u64 after)
-{
-	u64 at = after - SYSCALL_SIZE;
-	u8 code[PTLAB_CODE];
-
-	ptlab_catch_up(cpu, at);
-	if (cpu->context ? cpu->ip != at : !cpu->pending || cpu->resume != at)
-		return;
-	read_code(at, code);
-	if (!is_call(code))
-		return;
-	if (cpu->pending)
-		enter_user(cpu);
-	retired(cpu, at);
-	ptlab_leave_call(cpu);
-}
-
 static void on_sys_enter(void *unused, struct pt_regs *regs, long number)
 {
 	struct ptlab_cpu *cpu;
@@ -296,9 +300,9 @@ static void on_sys_enter(void *unused, struct pt_regs *regs, long number)
 	local_irq_save(flags);
 	cpu = this_cpu_ptr(&ptlab_cpus);
 	if (ptlab_active(cpu) && cpu->armed == current) {
-		if (cpu->pending)
+		if (cpu->pending && cpu->resume != regs->ip) /* else it lost its processor on the way here */
 			enter_user(cpu);
-		ptlab_catch_up(cpu, regs->ip - SYSCALL_SIZE);
+		catch_up_pause(cpu, regs->ip - SYSCALL_SIZE);
 		if (cpu->context)
 			retired(cpu, regs->ip - SYSCALL_SIZE); /* no trap follows a system call */
 		ptlab_leave_call(cpu);
@@ -321,8 +325,7 @@ static void on_sys_exit(void *unused, struct pt_regs *regs, long result)
 	local_irq_save(flags);
 	cpu = this_cpu_ptr(&ptlab_cpus);
 	if (ptlab_active(cpu)) {
-		if (cpu->armed == current)
-			leave_untold_call(cpu, regs->ip);
+		ptlab_catch_up(cpu, regs->ip);
 		if (was_exec(regs))
 			cpu->need_tsc = true; /* what MTC and CYC would tell: the addresses mean another program now */
 		ptlab_arm(cpu, current);
@@ -400,8 +403,6 @@ static int signal_return(struct kretprobe_instance *instance, struct pt_regs *un
 	local_irq_save(flags);
 	cpu = this_cpu_ptr(&ptlab_cpus);
 	if (ptlab_active(cpu) && (regs->ip != before->ip || regs->sp != before->sp)) {
-		if (cpu->armed == current)
-			leave_untold_call(cpu, before->ip);
 		ptlab_catch_up(cpu, before->ip);
 		if (cpu->context)
 			ptlab_leave_at(cpu, before->ip);
