@@ -214,6 +214,7 @@ def _make_image(interpreter: str, first: list[Path], image: Path) -> None:
     for file in first:
         shutil.copy(file, folder / "lab")
     (folder / "start").write_text("export PATH=/in/bin:/bin:/usr/bin HOME=/tmp PYTHONPATH=/packages "
+                                  "OPENSSL_ia32cap=0:0 "  # emulated, digests by vectors take four times as long
                                   f"PYTHONDONTWRITEBYTECODE=1\nexec {interpreter} -S /lab/start.py\n")
     for program in ("sh", "true", "cat", "tar"):
         found = shutil.which(program)

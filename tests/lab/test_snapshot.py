@@ -122,10 +122,9 @@ def test_a_snapshot_is_taken_when_the_program_crashes(job: Job, kind: str) -> No
 @pytest.mark.lab("snapshot_at")
 def test_all_threads_of_a_program_that_crashes_are_kept(job: Job) -> None:
     bundle = decoded(job, "dynamic_crashed")
-    waited = [ran for ran in job.executed("dynamic_oracle") if ran.tid != ran.pid and ran.count]
-    assert len(waited) == 1
+    (waited,) = [ran for ran in job.executed("dynamic_crashed_oracle") if ran.tid != ran.pid and ran.count]
     assert len(packets(bundle)) == 2
-    assert min(count for count, _ in executed(bundle).values()) == waited[0].count
+    assert executed(bundle)[waited.tid] == (waited.count, waited.hash)
 
 
 @pytest.mark.lab("snapshot_at")

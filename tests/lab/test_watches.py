@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Watchpoints beside Intel PT: every write of the program is a row, with its values, and the trace is what ran, with the
-handlers."""
+"""Watchpoints beside Intel PT: every write of the program is a row, with its values, and the trace is what ran, with
+the handlers."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ import sys
 import time
 import traceback
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import NoReturn
 
@@ -23,17 +24,21 @@ def _no_calls(*unused: object) -> NoReturn:
 
 
 def warm() -> None:
-    """Use the commands once, in this process."""
+    """Use the commands once, in this process. The parser of their words, which takes a tenth of a second to make here,
+    is kept for those that are forked."""
+    import ptweave.cli
     from ptweave.cli import main
     from ptweave.wrapper import supervisor
 
+    ptweave.cli._parser = cache(ptweave.cli._parser)
     opened, supervisor.open_stream = supervisor.open_stream, _no_calls
     where = os.getcwd()
     os.chdir("/tmp")
-    status = main(["wrap", "--engine", "intel_pt", "-q", "-j", "1", "-o", "warm.ptw", "--", "true"])
-    if status:
-        print(f"LAB: wrap: status {status}", flush=True)
-    shutil.rmtree("warm.ptw")
+    for command in (["record"], ["wrap", "-j", "1"]):
+        status = main([*command, "--engine", "intel_pt", "-q", "-o", "warm.ptw", "--", "true"])
+        if status:
+            print(f"LAB: {command[0]}: status {status}", flush=True)
+        shutil.rmtree("warm.ptw")
     os.chdir(where)
     supervisor.open_stream = opened
 

@@ -18,7 +18,9 @@ for kind, program in (("dynamic", "late"), ("static", "late-static")):
     note(f"{kind}_whole", record(*words, name=f"{kind}_whole"))
     note(f"{kind}_oracle", ORACLE.read_text())
     note(f"{kind}_at", record(*SMALL, "--snapshot-at", "reached", *words, name=f"{kind}_at"))
+    ORACLE.write_text("0")
     note(f"{kind}_crashed", record(*SMALL, *words, name=f"{kind}_crashed"))
+    note(f"{kind}_crashed_oracle", ORACLE.read_text())
 note("nothing", record(*SMALL, *NATIVE, "late-static", "100", name="nothing"))
 for number, words in enumerate((["--snapshot-at", "none"], ["--snapshot-at", "main@/in/bin/none"],
                                 ["--snapshot-at", "@/in/bin/late"], ["--snapshot-at", "main"] * 5)):
