@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""A flight recorder that is asked for snapshots: after many rings' worth of packets, soon after, and late again."""
+"""A flight recorder that is asked for snapshots: after many rings' worth of packets, during which it stood still, soon
+after, and late again."""
 
 import os
 import signal
@@ -9,7 +10,7 @@ import time
 from labtools import ORACLE, Gated, counter, note
 
 SEEN = 0.06
-"""Seconds after which the recorder has looked: three of its ticks."""
+"""Seconds after which the recorder has had time for what it was asked for: three of its ticks."""
 
 first = counter("bytes")
 target = Gated("--snapshot", "--aux-size=64K", rounds=2000)
@@ -22,7 +23,6 @@ def rounds(count: int) -> None:
     """Each is a part of its own to the module."""
     global parts
     for _ in range(count):
-        time.sleep(SEEN)
         ORACLE.write_text("0")
         target.again()
         target.quiet()
@@ -32,7 +32,6 @@ def rounds(count: int) -> None:
 
 def ask() -> None:
     before = target.size
-    time.sleep(SEEN)
     os.kill(target.pid, signal.SIGUSR2)
     while target.size == before:
         time.sleep(SEEN)
@@ -40,14 +39,15 @@ def ask() -> None:
     note(f"stored{parts}", target.size)
 
 
+os.kill(target.pid, signal.SIGSTOP)
 rounds(14)
+os.kill(target.pid, signal.SIGCONT)
 ask()
 rounds(2)
 ask()
 rounds(13)
 ask()
 rounds(1)
-time.sleep(SEEN)
 status = target.end()
 note("bytes", counter("bytes") - first)
 sys.exit(status)

@@ -339,7 +339,6 @@ class PtRecorder:
         live = list(self._streams.values())
         if self._flight is not None:
             for stream in live:
-                stream.window.look(stream.event)
                 self._drain_records(stream)
             return
         if self._rings is None:
@@ -393,6 +392,8 @@ class PtRecorder:
                 self._places.mapped(record)
             elif isinstance(record, Aux):
                 stopped |= bool(record.flags & AuxFlag.TRUNCATED)
+                if record.flags & AuxFlag.OVERWRITE:
+                    stream.window.step(record.offset, int(stream.event.ring.aux_size))
             elif isinstance(record, Task) and record.type == RecordType.FORK:
                 self._forked.add(record.pid)
             elif isinstance(record, Task):

@@ -17,28 +17,28 @@ class Window:
     """A flight recorder's view of a ring: the processor goes round in it, over what is old, and a snapshot stores what
     it holds at that moment.
 
-    The kernel says where in the ring the processor stands when tracing is off, not how often it went round
-    (`perf_aux_output_end`: with aux_overwrite, `aux_head` is an offset). So what was overwritten is counted by its
-    steps from one look to the next, which is right where less than a ring lies between them, and never too much.
+    Whenever the thread leaves its processor the kernel says where in the ring that stands (an AUX record's offset), not
+    how often it went round meanwhile (`perf_aux_output_end`: with aux_overwrite, `aux_head` is an offset). So what was
+    overwritten is counted by these steps, which is right where less than a ring lies between two, and never too much.
     """
 
     missing: int = 0  # bytes of packets, at least, that are in no snapshot
     spent: bool = False  # what the ring holds was stored, and nothing will be added to it
     _start: int = 0  # where the kernel began in the area that is mapped now, which was zero then
-    _head: int = 0  # where it was at the last look
+    _head: int = 0  # where it was when that was last said
     _produced: int = 0  # bytes since `_start`, at least
 
-    def look(self, event: Event) -> None:
-        """See how far it is."""
-        head, size = event.aux_head, int(event.ring.aux_size)
+    def step(self, head: int, size: int) -> None:
+        """The thread left its processor when that stood at `head`, in a ring of `size` bytes."""
         self._produced += (head - self._head) % size
         self._head = head
 
     def keep(self, event: Event, losses: Losses, why: str) -> None:
-        """Store what the ring holds. Tracing has to be off; `Event.renew` is to follow if it is to go on."""
+        """Store what the ring holds. Tracing has to be off, and all records taken; `Event.renew` is to follow if it is
+        to go on."""
         if self.spent:
             return
-        self.look(event)
+        self.step(event.aux_head, int(event.ring.aux_size))
         place = int(event.ring.stored)
         taken = event.snapshot()
         whole = taken == (self._head - self._start) % int(event.ring.aux_size)
@@ -49,8 +49,8 @@ class Window:
         self._start, self._produced = self._head, 0
 
     def drop(self, event: Event, losses: Losses, why: str) -> None:
-        """Let go what the ring holds."""
-        self.look(event)
+        """Let go what the ring holds, when nothing will be added to it and all records were taken."""
+        self.step(event.aux_head, int(event.ring.aux_size))
         if self._produced:
             losses.breaks.append((int(event.ring.stored), f"{why}: packets that are in no snapshot"))
         self.missing += self._produced
