@@ -9,6 +9,8 @@ from lab.exact import decoded, executed, gaps, packets, threads
 from lab.machine import Job
 from lab.stretches import NOT_KEPT, addresses, check_is_the_end_of, parts, stretches
 from ptweave.data import Bundle
+from ptweave.decode.dump import Form
+from support.dumping import flow_lines
 
 RING = 64 << 10
 AT_REST = 500
@@ -79,6 +81,16 @@ def test_a_snapshot_of_a_process_that_was_attached_to_is_the_end_of_what_it_ran(
     assert check_is_the_end_of(kept, wanted[:14]) >= 7
     with pytest.raises(AssertionError):  # the control
         check_is_the_end_of(kept[:-1], wanted[:14])
+
+
+@pytest.mark.lab("snapshot_attach")
+def test_a_snapshot_is_taken_when_an_attached_process_reaches_a_function_first(job: Job) -> None:
+    bundle = decoded(job, "at")
+    assert job.text("status_at") == "0\n"
+    assert not any("no snapshot was taken" in line for line in bundle.manifest.lacks)
+    lines = flow_lines(bundle, Form.INSTRUCTIONS)[0]
+    reached = next(number for number, line in enumerate(lines) if "odd+0x0" in line)
+    assert reached > 0 and reached + 1000 < len(lines)
 
 
 @pytest.mark.lab("snapshot_attach")

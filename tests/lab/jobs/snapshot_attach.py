@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """A flight recorder of a process that runs already: asked for a snapshot after many rings' worth of packets, and again
-soon after."""
+soon after; and another, for a snapshot when a function is reached."""
 
 import os
 import signal
@@ -70,5 +70,19 @@ os.kill(pid, signal.SIGINT)
 _, raw = os.waitpid(pid, 0)
 note("status_of_record", os.waitstatus_to_exitcode(raw))
 note("bytes", counter("bytes") - first)
+ORACLE.write_text("0")
+pid = ptweave_started("record", "--snapshot-at", "odd", "--aux-size=64K", "-q", "-o", "at.ptw", "--pid",
+                      str(target.pid), without=(given, taken))
+for _ in range(30):
+    if ORACLE.read_text():
+        break
+    time.sleep(SEEN)
+    again()
+for _ in range(3):
+    time.sleep(SEEN)
+    again()
+os.kill(pid, signal.SIGINT)
+_, raw = os.waitpid(pid, 0)
+note("status_at", os.waitstatus_to_exitcode(raw))
 target.stdin.close()
 note("status_of_target", target.wait())
