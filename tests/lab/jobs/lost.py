@@ -22,7 +22,7 @@ from ptweave.wrapper.perf.event import Event
 
 PERF_TYPE_SOFTWARE, DUMMY = 1, 9
 RING = 16 << 10
-ROUNDS = 700  # two switches and a record of packets each, where it waits: more than the ring takes
+ROUNDS = 1000  # two switches and a record of packets each, where it waits, which it may not: more than the ring takes
 RECORDS = Path("run.ptw/spool/0.rec")
 
 finish = pt_spool.finish
