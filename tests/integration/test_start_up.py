@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 
-
 def loaded(*words: str | Path) -> set[str]:
     """The modules that a Python process given `words` loads."""
     done = subprocess.run([sys.executable, "-X", "importtime", *words], capture_output=True, text=True,
