@@ -8,6 +8,7 @@ import pwd
 import re
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +18,7 @@ import pytest
 
 from ptweave.data import Bundle
 from ptweave.merge import Run
-from ptweave.wrapper.privileges import Capability, permitted
+from ptweave.wrapper.privileges import OF_ROOT_S_PROGRAM, Capability, permitted
 from support.bpf import needs_bpf
 from support.command import Done, native, ptweave, words
 from support.programs import compile_program
@@ -26,6 +27,8 @@ pytestmark = pytest.mark.root
 
 NOBODY = pwd.getpwnam("nobody")
 KEPT = sum(1 << one for one in (Capability.BPF, Capability.PERFMON, Capability.SYS_NICE))
+ROOT_S = KEPT | sum(1 << one for one in OF_ROOT_S_PROGRAM)
+TELL_OF_THREADS = "for task in /proc/$PPID/task/*; do cat $task/status; echo end; done"
 NO_SUDO = {"SUDO_UID": "", "SUDO_GID": ""}
 USED_SUDO = {"SUDO_UID": "12345", "SUDO_GID": "54321"}
 """Of a user that is in no passwd."""
@@ -118,16 +121,90 @@ def test_under_sudo_the_target_is_who_called_it_and_so_is_the_bundle(command: st
 @needs_bpf
 def test_the_recorder_is_that_user_too_and_keeps_three_capabilities_at_most(folder: Path) -> None:
     """Its threads, as the target sees them while it is recorded."""
-    tell = "for task in /proc/$PPID/task/*; do cat $task/status; echo end; done"
-    done = ptweave("record", "-q", "--engine", "soft", "--user", "nobody", "-o", folder / "run.ptw", "--", "/bin/sh",
-                   "-c", tell, env=NO_SUDO)
-    assert done.status == 0, done.err
-    threads = [status_of(text) for text in done.out.split(b"end\n") if text]
-    assert len(threads) > 1
+    threads = recorder_s_threads("record", "-q", "--engine", "soft", "--user", "nobody", "-o", folder / "run.ptw")
     for thread in threads:
         assert set(thread["Uid"].split()) == {str(NOBODY.pw_uid)}
         assert int(thread["CapPrm"], 16) in (0, KEPT)
     assert any(int(thread["CapEff"], 16) == KEPT for thread in threads)
+
+
+def recorder_s_threads(*options: str | Path) -> list[dict[str, str]]:
+    """What the target finds of each."""
+    done = ptweave(*options, "--", "/bin/sh", "-c", TELL_OF_THREADS, env=NO_SUDO)
+    assert done.status == 0, done.err
+    threads = [status_of(text) for text in done.out.split(b"end\n") if text]
+    assert len(threads) > 1
+    return threads
+
+
+@needs_bpf
+@pytest.mark.parametrize("command", ["wrap", "record"])
+@pytest.mark.parametrize("options", [[], ["--user", "root"], ["--threads", "native"], ["--probe", "libc.so.6:malloc"],
+                                     ["--syscalls-with", "perf"]])
+def test_a_recorder_that_stays_root_keeps_what_recording_needs_in_every_thread(command: str, options: list[str],
+                                                                             folder: Path) -> None:
+    threads = recorder_s_threads(command, "-q", "--engine", "soft", *options, "-o", folder / "run.ptw")
+    rings = 1 << Capability.IPC_LOCK if "perf" in options else 0
+    for thread in threads:
+        assert set(thread["Uid"].split()) == {"0"}
+        assert int(thread["CapPrm"], 16) == int(thread["CapEff"], 16) == (ROOT_S | rings) & permitted() != permitted()
+        assert int(thread["CapInh"], 16) == int(thread["CapAmb"], 16) == 0
+
+
+def test_a_caller_in_whose_process_root_s_program_is_recorded_keeps_its_own(folder: Path) -> None:
+    """The control: what `ptweave` gives up in a process of its own is there to be given up."""
+    script = f"""
+from ptweave.cli import main
+from ptweave.wrapper.privileges import permitted
+before = permitted()
+print(main(["record", "-q", "-o", {str(folder / "run.ptw")!r}, "--", "/bin/true"]), permitted() == before)
+"""
+    done = subprocess.run([words("x")[0], "-c", script], capture_output=True, text=True, check=True,
+                          env={**os.environ, **NO_SUDO})
+    assert done.stdout == "0 True\n", done.stderr
+
+
+@pytest.mark.parametrize("threads", ["native", "process"])
+def test_root_s_program_may_be_looked_at_and_dumped_as_without_ptweave(threads: str, folder: Path) -> None:
+    """An exec that gains capabilities takes that away."""
+    tell = [sys.executable, "-c", "import ctypes; print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))"]  # PR_GET_DUMPABLE
+    done = ptweave("record", "-q", "--threads", threads, "-o", folder / "run.ptw", "--", *tell, env=NO_SUDO)
+    assert done.status == 0, done.err
+    assert done.out == native([*tell]).out == b"1\n"
+
+
+def test_root_s_program_in_another_user_s_closed_folder_is_recorded_there_and_whole(folder: Path) -> None:
+    """Root's file permissions are given up after the bundle's folder was made; reading is not."""
+    home = folder / "home"
+    home.mkdir()
+    program = compile_program(home, "who_am_i")
+    program.chmod(0o755)  # Valgrind refuses what its own look at the mode forbids, root or not
+    for path in (program, home):
+        os.chown(path, NOBODY.pw_uid, NOBODY.pw_gid)
+    home.chmod(0o700)
+    bundle = home / "run.ptw"
+    done = ptweave("wrap", "--engine", "soft", "-o", bundle, "--", program, env=NO_SUDO)
+    assert_complete(done, bundle)
+    with Run(bundle) as run:
+        assert run.sql(f"select count(*) > 0 from images where path = '{program}'").rows() == [(True,)]
+        assert run.sql("select count(*) from gaps").rows() == [(0,)]
+        assert run.sql("select count(*) > 0 from flow").rows() == [(True,)]
+
+
+def test_a_bundle_that_root_may_not_replace_is_one_line_and_left_alone(folder: Path) -> None:
+    (folder / "run.ptw").mkdir()
+    done = ptweave("record", "-o", folder / "run.ptw", "--", "/bin/touch", folder / "ran", env=NO_SUDO)
+    assert done.status == 2 and "exists already" in done.err and len(done.err.splitlines()) == 1, done.err
+    assert not (folder / "ran").exists()
+
+
+@pytest.mark.parametrize("options", [["--shared", "no name"], ["--probe", "no_such_place"], ["--watch", "nothing"]])
+def test_options_that_are_wrong_leave_root_no_folder_and_no_process(options: list[str], folder: Path) -> None:
+    program = compile_program(folder, "who_am_i")
+    done = ptweave("record", *options, "-o", folder / "run.ptw", "--", program, env=NO_SUDO)
+    assert done.status == 2 and done.out == b"" and len(done.err.splitlines()) == 1, done.err
+    assert not (folder / "run.ptw").exists()
+    assert subprocess.run(["pgrep", "-f", str(folder)], capture_output=True, check=False).stdout == b""
 
 
 def test_the_target_cannot_read_what_only_root_can_nor_does_the_bundle_have_it(folder: Path) -> None:
@@ -212,7 +289,7 @@ def test_without_root_another_user_is_one_line_and_status_2(command: str, folder
 import os, sys
 from ptweave.cli import user
 from ptweave.cli.__main__ import main
-user.load(user.RECORDING + user.DECODING)
+user.load(user.RECORDING + user.DECODING, own_process=True)
 import ptweave.cli.{command}, ptweave.cli.recording, ptweave.decode.debuginfod
 os.setgroups([]); os.setresgid(65534, 65534, 65534); os.setresuid(65534, 65534, 65534)
 sys.exit(main([{command!r}, "--user", "root", "-o", {str(folder / "run.ptw")!r}, "--", "/bin/true"]))

@@ -15,6 +15,7 @@ import pyarrow as pa
 from ptweave.cli.probing import plan_for
 from ptweave.decode.vector import EventFile
 from ptweave.wrapper.probes.plan import Plan, probes_environment
+from ptweave.wrapper.target import examine
 from support.control import Traced, run_traced
 
 
@@ -53,7 +54,7 @@ class Probed:
 def run_probed(folder: Path, given: Sequence[tuple[str, str]], argv: Sequence[str | Path], *, name: str = "run.ptw",
                env: dict[str, str] | None = None, cwd: Path | None = None) -> Probed:
     """`given`: ("--probe" or "--handler", value), in order."""
-    plan = plan_for(given, [os.fspath(word) for word in argv])
+    plan = plan_for(given, examine([os.fspath(word) for word in argv]))
     place = folder / f"{name}.probes"
     plan.write(place)
     traced = run_traced(folder, list(argv), name=name, env={**(env or {}), **probes_environment(place)}, cwd=cwd)

@@ -18,6 +18,7 @@ from ptweave.data import MachineLacks
 from ptweave.decode.tags import decode_tags
 from ptweave.decode.thunks import decode_thunks
 from ptweave.wrapper.probes.plan import probes_environment
+from ptweave.wrapper.target import examine
 from ptweave.wrapper.watches.plan import COUNTS_FILE, FOLDER, Plan, make_plan, watches_environment
 from ptweave.wrapper.watches.processor import check
 from ptweave.wrapper.watches.spec import parse_spec
@@ -54,7 +55,7 @@ def run_watched(folder: Path, specs: Sequence[str], argv: Sequence[str | Path], 
     plan.write(place)
     arrivals = {}
     if plan.late:
-        plan_for([], [os.fspath(word) for word in argv], arrivals=True).write(folder / f"{name}.probes")
+        plan_for([], examine([os.fspath(word) for word in argv]), arrivals=True).write(folder / f"{name}.probes")
         arrivals = probes_environment(folder / f"{name}.probes")
     traced = run_traced(folder, [os.fspath(word) for word in argv], name=name,
                         env={**(env or {}), **arrivals, **watches_environment(place)})

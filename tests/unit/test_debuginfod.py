@@ -13,7 +13,8 @@ import pytest
 
 from ptweave.data.errors import BadInput
 from ptweave.decode.debug_files import DebugFiles
-from ptweave.decode.debuginfod import Debuginfod, cache_folder, is_safe, servers_of
+from ptweave.decode.debug_servers import is_safe, servers_of
+from ptweave.decode.debuginfod import Debuginfod, cache_folder
 from ptweave.decode.elf import Elf
 from ptweave.decode.naming import read_names
 from support.elf_writer import ElfWriter

@@ -9,7 +9,6 @@ thrown away. What was fetched is kept in a cache of ptweave's own.
 from __future__ import annotations
 
 import http.client
-import ipaddress
 import os
 import re
 import threading
@@ -19,49 +18,16 @@ import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
-from urllib.parse import urlsplit
 
-from ptweave.data.errors import BadInput
+from ptweave.decode.debug_servers import is_safe
 from ptweave.decode.elf import BadElf, Elf
 
-VARIABLE = "DEBUGINFOD_URLS"
 MAX_BYTES = 2 << 30
 MAX_SECONDS = 90.0
 """For one file."""
 CONNECT_SECONDS = 10.0
 CHUNK = 1 << 18
 BUILD_ID = re.compile(r"[0-9a-f]{8,128}\Z")
-
-
-def servers_of(environment: dict[str, str] | os._Environ[str]) -> list[str]:
-    """The servers in $DEBUGINFOD_URLS. Raises BadInput when there is none, or one that is not reached safely."""
-    urls = environment.get(VARIABLE, "").split()
-    if not urls:
-        raise BadInput(f"no server is known: ${VARIABLE} is not set", where="--debuginfod",
-                       remedy=f"set it, such as {VARIABLE}=https://debuginfod.debian.net")
-    for url in urls:
-        if not is_safe(url):
-            raise BadInput("is not an https address", where=url, remedy=f"give https addresses in ${VARIABLE}")
-    return urls
-
-
-def is_safe(url: str) -> bool:
-    """Whether what comes from an address cannot be changed on the way: https, or this machine."""
-    try:
-        parts = urlsplit(url)
-        host = parts.hostname
-    except ValueError:
-        return False
-    if parts.scheme == "https":
-        return bool(host)
-    return parts.scheme == "http" and host is not None and (host == "localhost" or _is_loopback(host))
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def cache_folder(environment: dict[str, str] | os._Environ[str]) -> Path:

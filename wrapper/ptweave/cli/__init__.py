@@ -75,11 +75,13 @@ def explain(error: PtweaveError | OSError) -> str:
     return f"{error.filename}: {what}: make room or give access" if error.filename else f"{what}: make room"
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns its exit status (see `ptweave --help`)."""
+def main(argv: Sequence[str] | None = None, *, own_process: bool = False) -> int:
+    """Run one command; returns its exit status (see `ptweave --help`). `own_process`: nothing but this command runs
+    in the process, so what `wrap` and `record` do not need of root's privileges may be given up for good."""
     words = list(sys.argv[1:] if argv is None else argv)
     ours, theirs = _split(words)
     args = _parser(ours[0] if ours and ours[0] in COMMANDS else None).parse_args(ours)
+    args.own_process = own_process
     if theirs is not None:
         if not hasattr(args, "command_words"):
             say(f"{args.command} runs no command: leave -- and what follows out")

@@ -6,8 +6,8 @@ import sys
 from ptweave.cli import COMMANDS, main
 from ptweave.data.without_pandas import hide_pandas
 
-# events: pyarrow makes threads, and root's privileges are given up before there are any
-_WITHOUT_ARROW = ("doctor", "events", "include")
+# events, record, wrap: pyarrow makes threads, and root's privileges are given up before there are any
+_WITHOUT_ARROW = ("doctor", "events", "include", "record", "wrap")
 
 
 def command() -> int:
@@ -15,7 +15,7 @@ def command() -> int:
     asked = sys.argv[1:2]
     if asked and asked[0] in COMMANDS and asked[0] not in _WITHOUT_ARROW and not {"-h", "--help"} & set(sys.argv[2:3]):
         hide_pandas()
-    return main()
+    return main(own_process=True)
 
 
 if __name__ == "__main__":

@@ -44,7 +44,6 @@ A file for --filter has the same, and is read again whenever it changes:
 """
 
 _MODULES = ("pyarrow.compute", "ptweave.cli.record", "ptweave.cli.session", "ptweave.wrapper.event_session")
-"""They make threads."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -157,14 +156,13 @@ def _record(args: argparse.Namespace, relay: SignalRelay) -> tuple[int, int | No
     made = output is not None and privileges.make_folder(output, identity)
     child = None
     if privileges.changes(identity):  # who it becomes need not be able to read our files
-        load(_MODULES)
+        load(_MODULES, own_process=args.own_process)
     elif words:
-        known = {} if identity is None else identity.environment
-        child = Spawn(words, {**os.environ, **known}, relay.held, traceable=True)
+        child = Spawn(relay.held, traceable=True)
     look_up_tracepoints()
     try:
         privileges.reduce(identity, _also(args, options))
-        load(_MODULES)
+        load(_MODULES, own_process=args.own_process)
     except BaseException:
         if child is not None:
             child.cancel()

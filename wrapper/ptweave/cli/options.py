@@ -57,14 +57,24 @@ def add_debug(parser: argparse.ArgumentParser) -> None:
                         help="ask the servers in $DEBUGINFOD_URLS for debug files (never done without this)")
 
 
-def debug_files(args: argparse.Namespace) -> DebugFiles:
-    """What these options mean. Raises BadInput for a folder or a server that cannot be."""
-    from ptweave.decode.debug_files import DebugFiles
-    from ptweave.decode.debuginfod import Debuginfod, cache_folder, servers_of
+def check_debug(args: argparse.Namespace) -> None:
+    """Raises BadInput for a folder or a server that cannot be."""
+    from ptweave.decode.debug_servers import servers_of
 
     for folder in args.debug_dir:
         if not folder.is_dir():
             raise BadInput("is not a folder", where=str(folder), remedy="give a folder with debug files")
+    if args.debuginfod:
+        servers_of(os.environ)
+
+
+def debug_files(args: argparse.Namespace) -> DebugFiles:
+    """What these options mean. Raises BadInput as `check_debug` does."""
+    from ptweave.decode.debug_files import DebugFiles
+    from ptweave.decode.debug_servers import servers_of
+    from ptweave.decode.debuginfod import Debuginfod, cache_folder
+
+    check_debug(args)
     server = Debuginfod(servers_of(os.environ), cache_folder(os.environ)) if args.debuginfod else None
     return DebugFiles(args.debug_dir, server)
 

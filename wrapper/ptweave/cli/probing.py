@@ -14,16 +14,15 @@ from ptweave.preload import include_path
 from ptweave.wrapper.probes.handlers import Handlers
 from ptweave.wrapper.probes.plan import Plan, Wanted, linked_files, make_plan
 from ptweave.wrapper.probes.spec import Form, parse_spec
-from ptweave.wrapper.target import examine
+from ptweave.wrapper.target import Target
 
 DEFAULT = "log"
 
 
-def plan_for(given: Sequence[tuple[str, str]], words: Sequence[str], *, arrivals: bool = False) -> Plan:
+def plan_for(given: Sequence[tuple[str, str]], target: Target, *, arrivals: bool = False) -> Plan:
     """`given`: --probe and --handler with their values, in their order; `arrivals`: libraries that come are to be
     noticed. Raises BadInput before anything runs."""
-    executable = examine(words).executable
-    linked = linked_files(executable)
+    linked = linked_files(target.executable)
     scratch = Path(tempfile.mkdtemp(prefix="ptweave-handlers-"))
     try:
         wanted = _wanted(given, Handlers(include_path(), scratch)) if given else []

@@ -7,19 +7,32 @@ Who it becomes need not be able to read our own files: what is needed of them is
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import os
 import sys
 from collections.abc import Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ptweave.data import BadInput, MachineLacks
+from ptweave.data.without_pandas import hide_pandas
+from ptweave.wrapper.means import Means
+from ptweave.wrapper.perf.pmu import INTEL_PT
+from ptweave.wrapper.signals import SignalRelay
+from ptweave.wrapper.target import Held, Spawn
+
+if TYPE_CHECKING:
+    from ptweave.wrapper.privileges import Capability, Identity
 
 RECORDING = ("ptweave.cli.probing", "ptweave.cli.session", "ptweave.wrapper.supervisor", "multiprocessing.connection",
              "ptweave.decode.syscall_columns", "pyarrow.compute")
-DECODING = ("ptweave.decode.flow", "ptweave.decode.syscalls", "ptweave.decode.tags", "ptweave.decode.thunks",
-            "ptweave.decode.watches", "ptweave.decode.probes", "ptweave.decode.workers", "ptweave.decode.plan",
-            "ptweave.merge.stage", "ptweave.merge.render", "pyarrow.dataset", "pyarrow.parquet", "duckdb")
+DECODING = ("ptweave.decode.debuginfod", "ptweave.decode.debug_files", "ptweave.decode.flow",
+            "ptweave.decode.syscalls", "ptweave.decode.tags", "ptweave.decode.thunks", "ptweave.decode.watches",
+            "ptweave.decode.probes", "ptweave.decode.workers", "ptweave.decode.plan", "ptweave.merge.stage",
+            "ptweave.merge.render", "pyarrow.dataset", "pyarrow.parquet", "duckdb")
 
 
 def add_user(parser: argparse.ArgumentParser) -> None:
@@ -27,8 +40,11 @@ def add_user(parser: argparse.ArgumentParser) -> None:
                         "(default: who called sudo, else root)")
 
 
-def load(modules: Iterable[str]) -> None:
-    """Import these, and read what recorders of system calls need of our own files."""
+def load(modules: Iterable[str], *, own_process: bool) -> None:
+    """Import these, and read what recorders of system calls need of our own files. They make threads. `own_process`:
+    nobody in this process will want pandas of pyarrow."""
+    if own_process:
+        hide_pandas()
     for name in modules:
         importlib.import_module(name)
     from ptweave.wrapper import bpf_checks, kernel_events
@@ -50,35 +66,80 @@ def look_up_tracepoints() -> None:
         return  # said where they are used
 
 
-def become_target_user(args: argparse.Namespace, output: Path, modules: Iterable[str]) -> bool:
-    """Before `wrap` and `record` run a command: become who it shall run as, where that is not who we are. The bundle's
-    folder is made for that user; returns whether it was. For one that stays root nothing changes: it may have to read
-    and write what root's file permissions are needed for.
+@dataclass
+class Start:
+    """How a recording begins once it has become who its target is."""
 
+    made: bool = False
+    """The bundle's folder was made."""
+    held: Held | None = None
+    """Who is to become the target, where it was forked before."""
+
+    def undo(self, output: Path) -> None:
+        """Take back what was not used. Call it when nothing ran."""
+        if self.held is not None:
+            self.held.child.cancel()
+        if self.made:
+            with contextlib.suppress(OSError):  # it is gone already, or only root, who we are no more, can remove it
+                output.rmdir()
+
+
+def become_target_user(args: argparse.Namespace, output: Path, modules: Iterable[str], stack: ExitStack) -> Start:
+    """Before `wrap` and `record` run a command as root: become who it shall run as, and keep of root's capabilities
+    those that recording needs. The bundle's folder is made for that user. A target that is root is forked here, and
+    signals are held back until `stack` ends.
+
+    In a process that is not ours alone, and without root, nothing changes but for a user that is named.
     Raises BadInput for a user or folder that cannot be, MachineLacks when what is loaded into the target is closed to
     that user.
     """
     from ptweave.wrapper import privileges
-    from ptweave.wrapper.engines import Engine, choose
-    from ptweave.wrapper.means import Means
 
     identity = privileges.target_identity(args.user, os.environ)
-    if identity is None or not privileges.changes(identity):
-        return False
+    another = identity is not None and privileges.changes(identity)
+    if os.geteuid() != 0 or not (another or args.own_process):
+        return Start()
     if output.exists() or output.is_symlink():  # before any work; Bundle.create says the same of what is ours
         raise BadInput("exists already", where=str(output), remedy="remove it, or choose another name with -o")
-    rings = choose(Engine(args.engine)) is Engine.INTEL_PT or Means(args.syscalls_with) is Means.PERF
-    load(modules)
+    if identity is not None and another:
+        return Start(_become(identity, args, output, modules))
+    look_up_tracepoints()
+    start = Start(privileges.make_folder(output, identity))
+    try:
+        relay = stack.enter_context(SignalRelay())
+        start.held = Held(Spawn(relay.held), relay)
+        privileges.reduce(identity, privileges.OF_ROOT_S_PROGRAM | _for_rings(args, may_have_pt=INTEL_PT.exists()))
+    except BaseException:
+        start.undo(output)
+        raise
+    return start
+
+
+def _become(identity: Identity, args: argparse.Namespace, output: Path, modules: Iterable[str]) -> bool:
+    """Become another user; returns whether the bundle's folder was made."""
+    from ptweave.wrapper import privileges
+    from ptweave.wrapper.engines import Engine, choose
+
+    rings = _for_rings(args, may_have_pt=choose(Engine(args.engine)) is Engine.INTEL_PT)
+    load(modules, own_process=args.own_process)
     look_up_tracepoints()
     made = privileges.make_folder(output, identity)
     try:
         _check_readable(identity.uid, privileges.readable_by(_target_files(args), identity))
-        privileges.reduce(identity, frozenset({privileges.Capability.IPC_LOCK} if rings else ()))
+        privileges.reduce(identity, rings)
     except BaseException:
         if made:
             output.rmdir()
         raise
     return made
+
+
+def _for_rings(args: argparse.Namespace, *, may_have_pt: bool) -> frozenset[Capability]:
+    """What perf's rings need, where there may be some."""
+    from ptweave.wrapper.privileges import Capability
+
+    perf = Means(args.syscalls_with) is Means.PERF
+    return frozenset({Capability.IPC_LOCK} if perf or (may_have_pt and args.engine != "soft") else ())
 
 
 def _target_files(args: argparse.Namespace) -> list[Path]:

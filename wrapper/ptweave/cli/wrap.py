@@ -11,6 +11,7 @@ from ptweave.cli.options import (
     add_decoding,
     add_target,
     add_verbose,
+    check_debug,
     debug_files,
     target_words,
 )
@@ -41,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     from ptweave.cli.user import can_start_ourselves
     from ptweave.data import PtweaveError
 
-    debug_files(args)  # what is wrong with them is said before the command runs
+    check_debug(args)  # what is wrong with them is said before the command runs
     recording = run_target(args, target_words(args), decodes=True)
     bundle = recording.bundle
     if recording.ended:

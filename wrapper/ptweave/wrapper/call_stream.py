@@ -8,10 +8,10 @@ to make, which a stop at each of would slow down beyond use.
 from __future__ import annotations
 
 from ptweave.data.bundle import Bundle
-from ptweave.data.errors import BadInput, MachineLacks
+from ptweave.data.errors import MachineLacks
 from ptweave.data.ledger import Ledger
 from ptweave.data.schemas import RAW_FILES, RAW_SYSCALLS
-from ptweave.wrapper.means import Means
+from ptweave.wrapper.means import Means, check_beside_branches
 from ptweave.wrapper.perf_calls import PerfCalls
 from ptweave.wrapper.syscalls import FILE_NAME, FILES_NAME, STREAM, Stream, SyscallRecorder
 
@@ -80,20 +80,13 @@ class PerfStream:
             raise trouble
 
 
-def check(means: Means) -> None:
-    """Raises BadInput for what cannot record calls beside a trace of branches."""
-    if means is Means.PTRACE:
-        raise BadInput("cannot be combined with a trace of branches: a program under an engine is not stopped at its "
-                       "calls", where=f"--syscalls-with {means.value}",
-                       remedy="choose auto, ebpf or perf; ptweave events --syscalls-with ptrace records calls alone")
-
-
 def open_stream(means: Means, bundle: Bundle) -> tuple[SyscallRecorder | PerfStream, Means]:
     """Begin to record with what was asked for, or with the first that works; says which.
 
-    Raises MachineLacks when nothing does: why eBPF does not, unless perf was asked for. BadInput as `check` does.
+    Raises MachineLacks when nothing does: why eBPF does not, unless perf was asked for. Raises BadInput too, as
+    `check_beside_branches` does.
     """
-    check(means)
+    check_beside_branches(means)
     refused: MachineLacks | None = None
     if means is not Means.PERF:
         recorder = SyscallRecorder(bundle)
@@ -112,4 +105,4 @@ def open_stream(means: Means, bundle: Bundle) -> tuple[SyscallRecorder | PerfStr
         raise
 
 
-__all__ = ["PerfStream", "check", "open_stream"]
+__all__ = ["PerfStream", "open_stream"]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ptweave.data import MachineLacks
 from ptweave.wrapper import host
-from ptweave.wrapper.engines import INTEL_PT_PMU
+from ptweave.wrapper.perf.pmu import INTEL_PT
 from ptweave.wrapper.pt import obstacle
 
 
@@ -42,7 +42,7 @@ def _processor() -> Check:
 
 
 def _intel_pt() -> Check:
-    if INTEL_PT_PMU.exists():
+    if INTEL_PT.exists():
         why = obstacle()
         if why is not None:
             return Check("Intel PT", False, why.what, why.remedy, Need.MAY)

@@ -5,10 +5,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from ptweave.wrapper.perf.pmu import DEVICES
-from ptweave.wrapper.pt import PMU, intel_pt, obstacle
-
-INTEL_PT_PMU = DEVICES / PMU
+from ptweave.wrapper.perf.pmu import INTEL_PT
+from ptweave.wrapper.pt import intel_pt, obstacle
 
 
 class Engine(StrEnum):
@@ -25,6 +23,6 @@ def choose(asked: Engine) -> Engine:
     if asked is Engine.INTEL_PT:
         intel_pt()
         return asked
-    if asked is Engine.AUTO and INTEL_PT_PMU.exists() and obstacle() is None:
+    if asked is Engine.AUTO and INTEL_PT.exists() and obstacle() is None:
         return Engine.INTEL_PT
     return Engine.SOFT

@@ -33,7 +33,7 @@ class Session:
     options: Options
     words: Sequence[str] = ()
     child: Spawn | None = None
-    """The command, held at its gate since before privileges were given up: its exec must not look like a gain of
+    """For the command, held at its gate since before privileges were given up: its exec must not look like a gain of
     privileges to the kernel. None: it is forked when recording begins."""
     pids: Sequence[int] = ()
     output: Path | None = None
@@ -146,11 +146,11 @@ class _Run:
     def begin(self) -> None:
         """Begin to follow. Raises BadInput or MachineLacks when there is nothing to follow."""
         if self.session.words:
-            child = self.session.child or Spawn(self.session.words, os.environ, self._relay.held, traceable=True)
+            child = self.session.child or Spawn(self._relay.held, traceable=True)
             self.session.child = child  # whoever gives up cancels it
             self.recorder.follow(child.pid)
             self.session.child = None
-            child.release()
+            child.release(self.session.words, os.environ)
             self._began = time.monotonic()
             self.pid = child.pid
         for pid in self.session.pids:

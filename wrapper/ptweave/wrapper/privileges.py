@@ -3,8 +3,8 @@
 needs.
 
 Recorder and target are then processes of one user: the bundle is theirs, and the recorder may see and end what it
-started, as without root. The target gets no capability of the recorder's: a user's exec drops them, and root's exec has
-root's again.
+started, as without root. The target gets no capability of the recorder's: a user's exec drops them. One that is to be
+root is forked before, and keeps root's.
 
 Capabilities are a thread's own. Of a process that becomes another user all threads lose them, the calling one apart;
 one that stays root must do this while it has one thread. So nothing here imports a library that makes threads
@@ -33,6 +33,7 @@ _PR_SET_DUMPABLE, _PR_SET_KEEPCAPS = 4, 8
 class Capability(IntEnum):
     """The ones that are dealt with here (include/uapi/linux/capability.h)."""
 
+    DAC_READ_SEARCH = 2
     IPC_LOCK = 14
     SYS_PTRACE = 19
     SYS_ADMIN = 21
@@ -43,6 +44,11 @@ class Capability(IntEnum):
 
 RECORDING = frozenset({Capability.BPF, Capability.PERFMON, Capability.SYS_NICE})
 """To load and attach the programs, to read the kernel's memory with them, to drain the ring in time."""
+
+
+OF_ROOT_S_PROGRAM = frozenset({Capability.DAC_READ_SEARCH, Capability.SYS_PTRACE})
+"""To read the files that a program of root's has mapped, whosever they are, and what the kernel tells of a process that
+has more capabilities than we: its namespaces and folders, what it maps."""
 
 
 @dataclass(frozen=True)
@@ -211,5 +217,5 @@ def give_up() -> None:
         _keep_only(0)
 
 
-__all__ = ["RECORDING", "Capability", "Identity", "changes", "give_up", "make_folder", "permitted", "readable_by",
-           "reduce", "target_identity"]
+__all__ = ["OF_ROOT_S_PROGRAM", "RECORDING", "Capability", "Identity", "changes", "give_up", "make_folder", "permitted",
+           "readable_by", "reduce", "target_identity"]

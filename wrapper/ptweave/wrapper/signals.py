@@ -21,12 +21,12 @@ ENDING = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT}
 
 
 class SignalRelay:
-    """While entered, holds the signals back; `relay` passes on what came since, but for those that are `ours`. Not for
-    use in two threads."""
+    """While entered, holds the signals back; `relay` passes on what came since. Not for use in two threads."""
 
-    def __init__(self, ours: frozenset[signal.Signals] = frozenset()) -> None:
+    def __init__(self) -> None:
         self._before: set[signal.Signals] = set()
-        self._ours = ours
+        self.ours: frozenset[signal.Signals] = frozenset()
+        """Signals that are meant for us, and not passed on."""
         self.ending: set[signal.Signals] = set()
         """Signals seen that ask for an end."""
 
@@ -53,7 +53,7 @@ class SignalRelay:
             if number in ENDING:
                 self.ending.add(number)
             came.append(number)
-            if pid is not None and info.si_code != SI_KERNEL and number not in self._ours:
+            if pid is not None and info.si_code != SI_KERNEL and number not in self.ours:
                 try:
                     os.kill(pid, number)
                 except ProcessLookupError:

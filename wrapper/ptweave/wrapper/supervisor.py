@@ -10,6 +10,7 @@ target leaves behind become the supervisor's children (PR_SET_CHILD_SUBREAPER) a
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import fcntl
 import json
@@ -41,7 +42,7 @@ from ptweave.wrapper.pt import PtOptions, PtRecorder, timing
 from ptweave.wrapper.signals import SignalRelay
 from ptweave.wrapper.soft import SoftEngine, Spool, salvage
 from ptweave.wrapper.syscalls import SyscallRecorder
-from ptweave.wrapper.target import Linkage, Spawn, Target, examine
+from ptweave.wrapper.target import Held, Linkage, Spawn, Target, examine
 from ptweave.wrapper.tasks import TaskRegistry
 from ptweave.wrapper.threads import Access, ThreadsMode, View, check_shared, threads_environment
 from ptweave.wrapper.watches.plan import COUNTS_FILE, watches_environment
@@ -86,6 +87,8 @@ class Options:
     """Of the engine intel_pt."""
     calls_with: Means = Means.AUTO
     """What system calls are recorded with, beside the engine's own log of them."""
+    target: Target | None = None
+    """What `examine` found out of argv, before privileges were given up; None: it is asked."""
     output_made: bool = False
     """The output folder is there, ours and empty."""
     notice: Callable[[str], None] = lambda line: None
@@ -396,13 +399,13 @@ class _Session:
         return ledger
 
 
-def record(options: Options) -> Recording:
-    """Record one run into a new bundle.
+def record(options: Options, held: Held | None = None) -> Recording:
+    """Record one run into a new bundle; `held` is to become the target (None: a child is forked when all is ready).
 
     Raises BadInput or MachineLacks before the target ran anything; the bundle is then not left behind.
     """
     check_shared(options.shared)
-    target = examine(options.argv)
+    target = options.target or examine(options.argv)
     engine = choose(options.engine)
     if engine is Engine.SOFT:
         if options.pt.filters or options.pt.settings:
@@ -423,8 +426,10 @@ def record(options: Options) -> Recording:
     bundle = Bundle.create(options.output, manifest, made=options.output_made)
     holder = lock(bundle)
     try:
-        with SignalRelay(_ours(options)) as relay:
-            return _record(bundle, options, target, first, relay)
+        with contextlib.ExitStack() as stack:
+            relay = stack.enter_context(SignalRelay()) if held is None else held.relay
+            relay.ours = _ours(options)
+            return _record(bundle, options, target, first, relay, None if held is None else held.child)
     finally:
         os.close(holder)
         (bundle.path / LOCK).unlink(missing_ok=True)
@@ -434,7 +439,8 @@ def _ours(options: Options) -> frozenset[signal.Signals]:
     return frozenset({SNAPSHOT} if options.pt.snapshot else ())
 
 
-def _record(bundle: Bundle, options: Options, target: Target, first: host.Moment, relay: SignalRelay) -> Recording:
+def _record(bundle: Bundle, options: Options, target: Target, first: host.Moment, relay: SignalRelay,
+            child: Spawn | None) -> Recording:
     session = _Session(bundle, options)
     began = time.monotonic()
     try:
@@ -445,7 +451,7 @@ def _record(bundle: Bundle, options: Options, target: Target, first: host.Moment
         session.add_events()
         session.keep_clock(first)  # a first rate, should the supervisor not live to measure a better one
         bundle.save_manifest()
-        child = Spawn(argv, session.environment, relay.held)
+        child = child or Spawn(relay.held)
         try:
             if session.pt is not None:
                 session.pt.begin(child.pid, by_cpu=target.linkage is Linkage.STATIC)
@@ -454,7 +460,7 @@ def _record(bundle: Bundle, options: Options, target: Target, first: host.Moment
         except BaseException:
             child.cancel()
             raise
-        child.release()
+        child.release(argv, session.environment)
     except BaseException:
         session.close()
         shutil.rmtree(bundle.path, ignore_errors=True)
@@ -524,7 +530,8 @@ def attach(options: Options, pid: int) -> Recording:
     bundle = Bundle.create(options.output, manifest)
     holder = lock(bundle)
     try:
-        with SignalRelay(_ours(options)) as relay:
+        with SignalRelay() as relay:
+            relay.ours = _ours(options)
             return _attach(bundle, options, pid, pidfd, first, relay)
     finally:
         os.close(holder)

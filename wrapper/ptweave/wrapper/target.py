@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import shutil
@@ -15,6 +16,7 @@ from enum import Enum, auto
 from pathlib import Path
 
 from ptweave.data import BadInput, MachineLacks
+from ptweave.wrapper.signals import SignalRelay
 
 ELF_MAGIC = b"\x7fELF"
 ELFCLASS64 = 2
@@ -24,6 +26,7 @@ SCRIPT_DEPTH = 4  # interpreters of interpreters the kernel follows (fs/exec.c: 
 NAME_MAX = 255
 _PR_SET_PTRACER = 0x59616D61
 _PR_SET_PTRACER_ANY = (1 << 64) - 1
+_COMMAND = struct.Struct("<3Q")
 
 
 class Linkage(Enum):
@@ -133,12 +136,36 @@ def examine(argv: Sequence[str]) -> Target:
                    remedy="name a program as the interpreter")
 
 
+def _send(gate: int, argv: Sequence[str], environment: Mapping[str, str]) -> None:
+    """A command through the gate: its sizes (three numbers of 64 bits: all bytes, words, variables), then each word,
+    name and value, with a NUL behind it."""
+    texts = [*argv, *(text for variable in environment.items() for text in variable)]
+    body = b"".join(os.fsencode(text) + b"\0" for text in texts)
+    with open(gate, "wb", closefd=False) as file:
+        file.write(_COMMAND.pack(len(body), len(argv), len(environment)) + body)
+
+
+def _received(gate: int) -> tuple[list[str], dict[str, str]] | None:
+    """What `_send` sent; None when the gate was closed, or whoever sends ended, before it was whole."""
+    with open(gate, "rb", closefd=False) as file:
+        head = file.read(_COMMAND.size)
+        if len(head) < _COMMAND.size:
+            return None
+        size, words, variables = _COMMAND.unpack(head)
+        body = file.read(size)
+    if len(body) < size:
+        return None
+    texts = [os.fsdecode(text) for text in body.split(b"\0")[:-1]]
+    pairs = texts[words:words + 2 * variables]
+    return texts[:words], dict(zip(pairs[::2], pairs[1::2], strict=True))
+
+
 class Spawn:
     """A forked child, held at a gate before exec so that every recorder can be told its pid first."""
 
-    def __init__(self, argv: Sequence[str], environment: Mapping[str, str], blocked: set[signal.Signals], *,
-                 traceable: bool = False) -> None:
-        """`traceable`: another process of ours may trace it, whatever kernel.yama.ptrace_scope says of relatives."""
+    def __init__(self, blocked: set[signal.Signals], *, traceable: bool = False) -> None:
+        """`blocked`: signals held back now that the command is to get. `traceable`: another process of ours may trace
+        it, whatever kernel.yama.ptrace_scope says of relatives."""
         libc = ctypes.CDLL(None) if traceable else None
         gate_read, self._gate = os.pipe()  # both ends close on exec
         self._failure, failure_write = os.pipe()
@@ -146,39 +173,54 @@ class Spawn:
         if self.pid == 0:
             if libc is not None:
                 libc.prctl(_PR_SET_PTRACER, ctypes.c_ulong(_PR_SET_PTRACER_ANY), 0, 0, 0)
-            self._child(argv, environment, blocked, gate_read, failure_write)
+            self._child(blocked, gate_read, failure_write)
         os.close(gate_read)
         os.close(failure_write)
 
-    def _child(self, argv: Sequence[str], environment: Mapping[str, str], blocked: set[signal.Signals],
-               gate: int, failure: int) -> None:
+    def _child(self, blocked: set[signal.Signals], gate: int, failure: int) -> None:
         """In the child: wait at the gate, then exec with the signal state ptweave was started with."""
         try:
             os.close(self._gate)
-            if os.read(gate, 1) != b"g":
+            command = _received(gate)
+            if command is None:
                 os._exit(0)
+            argv, environment = command
             for sig in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these two
                 signal.signal(sig, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, blocked)
-            os.execvpe(argv[0], list(argv), dict(environment))
+            os.execvpe(argv[0], argv, environment)
         except OSError as error:
             os.write(failure, struct.pack("<i", error.errno or 0))
         finally:
             os._exit(127)
 
-    def release(self) -> None:
-        """Open the gate, and wait until exec has happened. Raises MachineLacks when it failed."""
-        os.write(self._gate, b"g")
-        os.close(self._gate)
+    def release(self, argv: Sequence[str], environment: Mapping[str, str]) -> None:
+        """Open the gate, and wait until exec of this command has happened. Raises MachineLacks when it failed."""
+        with contextlib.suppress(BrokenPipeError):  # ended at the gate: its status tells by what, as a command's does
+            _send(self._gate, argv, environment)
         raw = os.read(self._failure, 4)
-        os.close(self._failure)
+        self._close()
         if len(raw) == 4:
             os.waitpid(self.pid, 0)
             reason = os.strerror(struct.unpack("<i", raw)[0])
             raise MachineLacks(f"the engine cannot be started ({reason})", remedy="run ptweave doctor")
 
     def cancel(self) -> None:
-        """Give the child up before it ran anything."""
+        """Give the child up if it ran nothing yet."""
+        if self._gate >= 0:
+            self._close()
+            os.waitpid(self.pid, 0)
+
+    def _close(self) -> None:
         os.close(self._gate)
         os.close(self._failure)
-        os.waitpid(self.pid, 0)
+        self._gate = -1
+
+
+@dataclass
+class Held:
+    """A child that waits at its gate to become the target, forked before privileges were given up: an exec that gained
+    them would leave the kernel with a process that may not be looked at. `relay` is entered."""
+
+    child: Spawn
+    relay: SignalRelay

@@ -16,6 +16,7 @@ from ptweave.data import BadInput, MachineLacks
 from ptweave.wrapper.perf.abi import PerfEventAttr
 
 DEVICES = Path("/sys/bus/event_source/devices")
+INTEL_PT = DEVICES / "intel_pt"
 _FORMAT = re.compile(r"(config[123]?):(\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*)")
 
 
