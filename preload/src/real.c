@@ -3,14 +3,16 @@
 #define _GNU_SOURCE
 #include "real.h"
 
+#include "next.h"
+
 #include <dlfcn.h>
 
 struct ptw_real ptw_real, ptw_threading;
 
-static void *find(const char *name, const char *version)
+static void *find(const struct ptw_next *next, const char *name, const char *version)
 {
 	void *found = version ? dlvsym(RTLD_NEXT, name, version) : NULL;
-	return found ? found : dlsym(RTLD_NEXT, name);
+	return found ? found : ptw_next_find(next, name);
 }
 
 /* A table, not code for each: a program under the soft engine pays for each instruction that runs the first time. */
@@ -27,10 +29,12 @@ _Static_assert(sizeof ptw_real == sizeof functions / sizeof functions[0] * sizeo
 void ptw_real_init(void)
 {
 	void **real = (void **)&ptw_real, **threading = (void **)&ptw_threading;
+	struct ptw_next next;
 
+	ptw_next_init(&next);
 	for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++) {
 		if (!__atomic_load_n(&real[i], __ATOMIC_RELAXED))
-			__atomic_store_n(&real[i], find(functions[i].name, functions[i].version), __ATOMIC_RELAXED);
+			__atomic_store_n(&real[i], find(&next, functions[i].name, functions[i].version), __ATOMIC_RELAXED);
 		if (!__atomic_load_n(&threading[i], __ATOMIC_RELAXED))
 			__atomic_store_n(&threading[i], __atomic_load_n(&real[i], __ATOMIC_RELAXED), __ATOMIC_RELAXED);
 	}

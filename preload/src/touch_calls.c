@@ -4,13 +4,13 @@
 #undef _FORTIFY_SOURCE
 #include "heap.h"
 #include "nap.h"
+#include "next.h"
 #include "proc_path.h"
 #include "signal_files.h"
 #include "touch.h"
 #include "view.h"
 
 #include <dirent.h>
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ifaddrs.h>
@@ -118,9 +118,11 @@ _Static_assert(sizeof next == sizeof names / sizeof names[0] * sizeof(void *), "
 __attribute__((constructor)) static void resolve(void)
 {
 	void **found = (void **)&next;
+	struct ptw_next line;
 
+	ptw_next_init(&line);
 	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-		__atomic_store_n(&found[i], dlsym(RTLD_NEXT, names[i]), __ATOMIC_RELAXED);
+		__atomic_store_n(&found[i], ptw_next_find(&line, names[i]), __ATOMIC_RELAXED);
 }
 
 #define NEXT(name) (*(__builtin_expect(!next.name, 0) ? resolve() : (void)0, next.name))
