@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What stands behind a name that libtthread stands in front of: dlsym is the oracle, for every name of the C library."""
+"""What stands behind a name that libtthread stands in front of; dlsym is the oracle, for all names of the C library."""
 
 from __future__ import annotations
 
