@@ -27,6 +27,23 @@ struct {
 
 __u64 last_file;
 
+/* A record of a name while it is written: it goes into the ring as long as it is. Only tasks that meet names have one. */
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct ptw_file);
+} drafts SEC(".maps");
+
+/* Since Linux 6.2: an address as a typed pointer, whose fields are then read by plain loads (a fault reads 0). */
+extern void *bpf_rdonly_cast(void *address, __u32 type) __ksym __weak;
+
+/* Such a pointer where it can be had, else the address itself; and a field behind it. */
+#define TYPED_POINTER(type, address) \
+	((struct type *)(bpf_rdonly_cast ? bpf_rdonly_cast((void *)(address), bpf_core_type_id_kernel(struct type)) \
+					 : (void *)(address)))
+#define LOAD(pointer, field) (bpf_rdonly_cast ? (pointer)->field : BPF_CORE_READ(pointer, field))
+
 /*
  * Write the components of a path into `to`, each with its NUL, the last one first; `*size` gets their bytes. Returns 1
  * when there was no room for all. `size` is in memory the verifier knows nothing of: else each step is a case of its
@@ -35,21 +52,21 @@ __u64 last_file;
 static __always_inline __u32 walk_path(struct dentry *dentry, struct vfsmount *vfsmount, char *to, __u64 room,
 				       __u32 *size)
 {
-	struct mount *mount = (void *)vfsmount - __builtin_preserve_field_info(((struct mount *)0)->mnt,
-									      BPF_FIELD_BYTE_OFFSET);
+	struct mount *mount = TYPED_POINTER(mount, (void *)vfsmount - __builtin_preserve_field_info(
+							    ((struct mount *)0)->mnt, BPF_FIELD_BYTE_OFFSET));
+	dentry = TYPED_POINTER(dentry, dentry);
 	*size = 0;
 	for (int i = 0; i < COMPONENTS; i++) {
-		struct dentry *parent = BPF_CORE_READ(dentry, d_parent);
-		const unsigned char *name;
+		struct dentry *parent = LOAD(dentry, d_parent);
 		__u64 used;
 		long length;
 
-		if (dentry == BPF_CORE_READ(mount, mnt.mnt_root) || dentry == parent) {
-			struct mount *above = BPF_CORE_READ(mount, mnt_parent);
+		if (dentry == LOAD(mount, mnt.mnt_root) || dentry == parent) {
+			struct mount *above = LOAD(mount, mnt_parent);
 
-			if (above == mount || !above || dentry != BPF_CORE_READ(mount, mnt.mnt_root))
+			if (above == mount || !above || dentry != LOAD(mount, mnt.mnt_root))
 				return 0;
-			dentry = BPF_CORE_READ(mount, mnt_mountpoint);
+			dentry = LOAD(mount, mnt_mountpoint);
 			mount = above;
 			continue;
 		}
@@ -57,8 +74,7 @@ static __always_inline __u32 walk_path(struct dentry *dentry, struct vfsmount *v
 		KEEP(used);
 		if (used > room - COMPONENT_SIZE)
 			break;
-		name = BPF_CORE_READ(dentry, d_name.name);
-		length = bpf_probe_read_kernel_str(to + used, COMPONENT_SIZE, name);
+		length = bpf_probe_read_kernel_str(to + used, COMPONENT_SIZE, LOAD(dentry, d_name.name));
 		if (length <= 0)
 			break;
 		*size = used + length;
@@ -66,9 +82,6 @@ static __always_inline __u32 walk_path(struct dentry *dentry, struct vfsmount *v
 	}
 	return 1;
 }
-
-/* Since Linux 6.2: an address as a typed pointer, whose fields are then read by plain loads (a fault reads 0). */
-extern void *bpf_rdonly_cast(void *address, __u32 type) __ksym __weak;
 
 /* The task's open file behind a descriptor; NULL when there is none. The task is typed: plain loads do. */
 static __always_inline struct file *open_file(struct task_struct *task, __u32 fd)
@@ -121,46 +134,57 @@ static __always_inline void fill_key(struct ptw_file_key *key, struct file *addr
 
 static __always_inline void fill_key_of_folder(struct ptw_file_key *key, struct fs_struct *fs)
 {
-	struct dentry *dentry = BPF_CORE_READ(fs, pwd.dentry);
-	struct inode *inode = BPF_CORE_READ(dentry, d_inode);
+	struct dentry *dentry = fs->pwd.dentry;
+	struct inode *inode = dentry->d_inode;
 
 	key->dentry = (__u64)dentry;
 	key->inode = (__u64)inode;
-	key->mount = (__u64)BPF_CORE_READ(fs, pwd.mnt);
-	key->number = BPF_CORE_READ(inode, i_ino);
-	key->sequence = BPF_CORE_READ(dentry, d_seq.seqcount.sequence);
+	key->mount = (__u64)fs->pwd.mnt;
+	key->number = inode->i_ino;
+	key->sequence = dentry->d_seq.seqcount.sequence;
 }
 
-static __always_inline __u64 define_file(struct ptw_file_key *key, struct inode *inode, struct dentry *dentry,
-					 struct vfsmount *mount)
+/* A name that was not met before: its id, 0 when its record could not be stored. */
+static __always_inline __u64 define_file(struct ptw_file_key *key, struct task_struct *task)
 {
-	struct ptw_file *record = bpf_ringbuf_reserve(&ring, sizeof(*record), 0);
-	const char *filesystem;
-	__u64 id;
+	struct ptw_file *record = bpf_task_storage_get(&drafts, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	struct dentry *dentry = TYPED_POINTER(dentry, key->dentry);
+	struct inode *inode = TYPED_POINTER(inode, key->inode);
+	struct file_system_type *type;
+	struct super_block *block;
+	__u64 id, size;
 
 	if (!record) {
 		__sync_fetch_and_add(&losses.files, 1);
 		return 0;
 	}
 	id = __sync_fetch_and_add(&last_file, 1) + 1;
-	__builtin_memset(record, 0, sizeof(*record) - sizeof(record->components));
 	record->head.kind = PTW_RECORD_FILE;
 	record->t = bpf_ktime_get_ns();
 	record->id = id;
 	record->inode = key->number;
-	record->device = BPF_CORE_READ(inode, i_sb, s_dev);
-	record->mode = BPF_CORE_READ(inode, i_mode);
-	record->deleted = !BPF_CORE_READ(dentry, d_hash.pprev);
-	filesystem = BPF_CORE_READ(inode, i_sb, s_type, name);
-	bpf_probe_read_kernel_str(record->filesystem, sizeof(record->filesystem), filesystem);
-	record->head.flags = walk_path(dentry, mount, record->components, sizeof(record->components), &record->size);
+	block = LOAD(inode, i_sb);
+	type = LOAD(block, s_type);
+	record->device = LOAD(block, s_dev);
+	record->mode = LOAD(inode, i_mode);
+	record->deleted = !LOAD(dentry, d_hash.pprev);
+	__builtin_memset(record->filesystem, 0, sizeof(record->filesystem));
+	bpf_probe_read_kernel_str(record->filesystem, sizeof(record->filesystem), LOAD(type, name));
+	record->head.flags = walk_path(dentry, (void *)key->mount, record->components, sizeof(record->components),
+				       &record->size);
 	if (!record->size) {	/* the root, "/", or a file of its own (memfd, eventfd) that has a name all the same */
-		const unsigned char *name = BPF_CORE_READ(dentry, d_name.name);
-		long size = bpf_probe_read_kernel_str(record->components, COMPONENT_SIZE, name);
+		long named = bpf_probe_read_kernel_str(record->components, COMPONENT_SIZE, LOAD(dentry, d_name.name));
 
-		record->size = size > 0 ? size : 0;
+		record->size = named > 0 ? named : 0;
 	}
-	bpf_ringbuf_submit(record, wake_flags());
+	size = record->size;
+	KEEP(size);
+	if (size > sizeof(record->components))
+		size = sizeof(record->components);
+	if (bpf_ringbuf_output(&ring, record, PTW_FILE_HEAD + size, wake_flags())) {
+		__sync_fetch_and_add(&losses.files, 1);
+		return 0;
+	}
 	bpf_map_update_elem(&files, key, &id, BPF_ANY);
 	return id;
 }
@@ -201,7 +225,7 @@ __noinline __u64 file_of(struct ptw_task *state, __u32 fd)
 	if (seen->id && same_file(&seen->key, &key))
 		return seen->id;
 	known = bpf_map_lookup_elem(&files, &key);
-	seen->id = known ? *known : define_file(&key, (void *)key.inode, (void *)key.dentry, (void *)key.mount);
+	seen->id = known ? *known : define_file(&key, task);
 	seen->key = key;
 	return seen->id;
 }

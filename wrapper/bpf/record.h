@@ -182,8 +182,10 @@ struct ptw_file {
 	ptw_u32 deleted;
 	ptw_u32 size;			/* bytes of components, each with its NUL */
 	char filesystem[16];
-	char components[PTW_PATH_SIZE];
+	char components[PTW_PATH_SIZE];	/* as many of them as `size` says are there */
 };
+
+#define PTW_FILE_HEAD __builtin_offsetof(struct ptw_file, components)
 
 struct ptw_blocking {
 	struct ptw_record head;

@@ -14,7 +14,6 @@ enum {
 	CAPTURES_A_CALL = 64,	/* more than there can be */
 	TEXT_LEAST = 4 * PTW_PATHS * (PTW_PATH_SIZE + 1),
 	DATA_LEAST = 4 * (PTW_ROOM + PTW_SLACK),
-	FILE_HEAD = offsetof(struct ptw_file, components),
 };
 
 _Static_assert(PTW_RECORD_KINDS == sizeof(((struct ptw_batch *)0)->events) / sizeof(unsigned char *), "a slot a kind");
@@ -27,7 +26,7 @@ static const uint32_t record_sizes[PTW_RECORD_KINDS] = {
 	[PTW_RECORD_GC] = sizeof(struct ptw_probe),
 	[PTW_RECORD_JNI] = sizeof(struct ptw_probe),
 	[PTW_RECORD_UPROBE] = sizeof(struct ptw_probe),
-	[PTW_RECORD_FILE] = FILE_HEAD,
+	[PTW_RECORD_FILE] = PTW_FILE_HEAD,
 };
 
 uint32_t ptw_batch_record_size(uint32_t kind)
@@ -302,7 +301,7 @@ static int append_event(struct ptw_batch *batch, unsigned int kind, const void *
 	size_t kept = record_sizes[kind];
 	const struct ptw_file *file = record;
 
-	if (kind == PTW_RECORD_FILE ? size < sizeof(*file) || file->size > sizeof(file->components) : size != kept)
+	if (kind == PTW_RECORD_FILE ? size < PTW_FILE_HEAD || file->size > size - PTW_FILE_HEAD : size != kept)
 		return -EBADMSG;
 	if (make_room(batch, kind) || batch->event_rows[kind] >= batch->row_capacity)
 		return -ENOSPC;
