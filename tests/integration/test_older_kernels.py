@@ -39,11 +39,15 @@ def recorded(folder: Path, options: Options) -> Recorded:
     return record(["/bin/sh", "-c", SCRIPT], folder, options, cwd=cwd)
 
 
-def named(run: Recorded, folder: Path) -> list[tuple[str, int | None, list[str]]]:
-    """Calls with the names of what their descriptors refer to; inode numbers and the folder are the run's own."""
-    first = run.rows[0].pid
-    return [(row.name, row.tid - first, [name.replace(str(folder), "").partition(":[")[0] for name in row.files if name])
-            for row in run.after_exec() if any(row.files)]
+def short(name: str, folder: Path) -> str:
+    return name.replace(str(folder), "").partition(":[")[0]
+
+
+def named(run: Recorded, folder: Path) -> list[tuple[str, int, list[str]]]:
+    """Calls with the names of what their descriptors refer to; inodes and the folder are the run's own."""
+    first, rows = run.rows[0].pid, [row for row in run.after_exec() if any(row.files)]
+    return [(row.name, row.tid - first, [short(name, folder) for name in row.files if name])
+            for row in rows]
 
 
 @pytest.mark.parametrize("variant", [Variant.TYPED, Variant.RAW])
