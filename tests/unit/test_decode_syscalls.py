@@ -18,6 +18,7 @@ from ptweave.data.errors import BadInput
 from ptweave.data.schemas import RAW_SYSCALLS_1
 from ptweave.data.syscall_table import NUMBERS
 from ptweave.decode import syscalls
+from ptweave.decode.raw_syscalls import MemoryStore
 from ptweave.decode.syscalls import decode_syscalls
 from support.sysfiles import (
     ANSWERED,
@@ -183,6 +184,29 @@ def test_the_end_of_a_process_is_found_although_the_engine_ends_it_in_its_own_wa
         rows=[KernelRow(EXIT_GROUP, 500 * US, None, (3,))])
     (row,) = decode(tmp_path, run)
     assert (row["source"], row["t_enter"], row["result"]) == ("both", 500 * US, None)
+
+
+def test_an_exec_s_path_is_found_among_thousands_of_calls_without_looking_at_the_paths_of_all(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the engine does while it begins is in the exec's time."""
+    looked: list[int] = []
+    paths = MemoryStore.paths
+
+    def look(store: MemoryStore, ordinal: int) -> list[bytes | None]:
+        looked.append(ordinal)
+        return paths(store, ordinal)
+
+    monkeypatch.setattr(MemoryStore, "paths", look)
+    own = [KernelRow(OPENAT, (21 + number) * US, (21 + number) * US + 1, (5, 0x7000 + number, 0, 0), paths=[b"/own"])
+           for number in range(3000)]
+    run = Run(
+        logs={0: [LoggedCall(EXECVE, 10 * US, None, (0x1000, 2, 3), flags=ANSWERED),
+                  LoggedCall(GETPPID, 9000 * US, 9001 * US)]},
+        rows=[KernelRow(OPENAT, 11 * US, 12 * US, (5, 0x1000, 0, 0), result=9, paths=[b"./prog"]),
+              KernelRow(EXECVE, 20 * US, 5000 * US, (0x9999, 8, 9), paths=[b"/lib/engine"]), *own],
+        execs=[(100, 70 * US)])
+    assert decode(tmp_path, run)[0]["paths"] == ["./prog"]
+    assert len(looked) == 1
 
 
 def test_paths_that_are_no_utf8_are_shown_with_their_bytes(tmp_path: Path) -> None:
