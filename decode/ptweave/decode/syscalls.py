@@ -326,8 +326,8 @@ def _find_paths(calls: Calls, joiner: _Joiner, begin: int, spill: Spill) -> None
         wanted = [int(calls.args[at][argument]) for argument in syscall_table.SYSCALLS[int(calls.number[at])].paths]
         known: dict[int, bytes] = {}
         rows = joiner.rows_during(begin + at)  # in an exec thousands: those of the engine that begins
-        likely = (rows["memory"] >= 0) & np.isin(rows["args"], np.array(wanted, rows["args"].dtype)).any(axis=1)
-        for row in rows[likely]:
+        rows = rows[(rows["memory"] >= 0) & np.isin(rows["number"], with_paths)]
+        for row in rows[np.isin(rows["args"], np.array(wanted, rows["args"].dtype)).any(axis=1)]:
             call = syscall_table.SYSCALLS.get(int(row["number"]))
             texts = spill.memory.paths(int(row["memory"]))
             for argument, text in zip(call.paths if call else (), texts, strict=False):
