@@ -18,7 +18,7 @@ from ptweave.data.errors import BadInput
 from ptweave.data.schemas import RAW_SYSCALLS_1
 from ptweave.data.syscall_table import NUMBERS
 from ptweave.decode import syscalls
-from ptweave.decode.raw_syscalls import MemoryStore
+from ptweave.decode.raw_syscalls import MemoryStore, Numbers
 from ptweave.decode.syscalls import decode_syscalls
 from support.sysfiles import (
     ANSWERED,
@@ -192,9 +192,9 @@ def test_an_exec_s_path_is_found_among_thousands_of_calls_without_looking_at_the
     looked: list[int] = []
     paths = MemoryStore.paths
 
-    def look(store: MemoryStore, ordinal: int) -> list[bytes | None]:
-        looked.append(ordinal)
-        return paths(store, ordinal)
+    def look(store: MemoryStore, ordinals: Numbers) -> list[list[bytes | None]]:
+        looked.extend(ordinals.tolist())
+        return paths(store, ordinals)
 
     monkeypatch.setattr(MemoryStore, "paths", look)
     own = [KernelRow(OPENAT, (21 + number) * US, (21 + number) * US + 1, (5, 0x7000 + number, 0, 0), paths=[b"/own"])

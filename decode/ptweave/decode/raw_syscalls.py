@@ -322,9 +322,9 @@ class MemoryStore:
         back[np.concatenate(order)] = np.arange(len(ordinals))
         return pa.concat_arrays(parts).take(pa.array(back))
 
-    def paths(self, ordinal: int) -> list[bytes | None]:
-        """The paths of one."""
-        found: list[bytes | None] = self.take(np.array([ordinal])).field("paths").to_pylist()[0]
+    def paths(self, ordinals: Numbers) -> list[list[bytes | None]]:
+        """The paths of these, in this order."""
+        found: list[list[bytes | None]] = self.take(ordinals).field("paths").to_pylist() if len(ordinals) else []
         return found
 
 

@@ -327,9 +327,9 @@ def _find_paths(calls: Calls, joiner: _Joiner, begin: int, spill: Spill) -> None
         known: dict[int, bytes] = {}
         rows = joiner.rows_during(begin + at)  # in an exec thousands: those of the engine that begins
         rows = rows[(rows["memory"] >= 0) & np.isin(rows["number"], with_paths)]
-        for row in rows[np.isin(rows["args"], np.array(wanted, rows["args"].dtype)).any(axis=1)]:
+        rows = rows[np.isin(rows["args"], np.array(wanted, rows["args"].dtype)).any(axis=1)]
+        for row, texts in zip(rows, spill.memory.paths(rows["memory"]), strict=True):
             call = syscall_table.SYSCALLS.get(int(row["number"]))
-            texts = spill.memory.paths(int(row["memory"]))
             for argument, text in zip(call.paths if call else (), texts, strict=False):
                 if text is not None:
                     known.setdefault(int(row["args"][argument]), text)
