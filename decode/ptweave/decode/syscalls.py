@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import bisect
 import tempfile
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,6 +50,7 @@ _BLOCK = 1 << 17
 _SLACK_NS = 1_000  # clock error within which a kernel row counts as inside a call
 _TOLERANCE_NS = 1_000_000
 _SEARCH_NS = 5_000_000  # clock error looked for
+_WITH_PATHS = [call.number for call in syscall_table.SYSCALLS.values() if call.paths]
 _EXECS = tuple(syscall_table.NUMBERS[name] for name in ("execve", "execveat"))
 _EXIT = syscall_table.NUMBERS["exit"]
 _SYSCALL_INSTRUCTION = 2  # bytes; the kernel reports the address behind it
@@ -321,20 +322,31 @@ def _complete_execs(calls: Calls, joiner: _Joiner, begin: int) -> None:
 
 def _find_paths(calls: Calls, joiner: _Joiner, begin: int, spill: Spill) -> None:
     """Paths of calls the engine answered itself: where it gave the kernel the program's own pointer meanwhile."""
-    with_paths = [call.number for call in syscall_table.SYSCALLS.values() if call.paths]
-    for at in np.flatnonzero((calls.memory < 0) & np.isin(calls.number, with_paths)).tolist():
-        wanted = [int(calls.args[at][argument]) for argument in syscall_table.SYSCALLS[int(calls.number[at])].paths]
+    of = [(at, _path_arguments(int(calls.number[at]))) for at in
+          np.flatnonzero((calls.memory < 0) & np.isin(calls.number, _WITH_PATHS)).tolist()]
+    likely = [_with_pointers(joiner.rows_during(begin + at), calls.args[at][list(arguments)]) for at, arguments in of]
+    texts = iter(spill.memory.paths(np.concatenate([rows["memory"] for rows in likely])) if likely else ())
+    for (at, arguments), rows in zip(of, likely, strict=True):
         known: dict[int, bytes] = {}
-        rows = joiner.rows_during(begin + at)  # in an exec thousands: those of the engine that begins
-        rows = rows[(rows["memory"] >= 0) & np.isin(rows["number"], with_paths)]
-        rows = rows[np.isin(rows["args"], np.array(wanted, rows["args"].dtype)).any(axis=1)]
-        for row, texts in zip(rows, spill.memory.paths(rows["memory"]), strict=True):
-            call = syscall_table.SYSCALLS.get(int(row["number"]))
-            for argument, text in zip(call.paths if call else (), texts, strict=False):
+        for row in rows:
+            for argument, text in zip(_path_arguments(int(row["number"])), next(texts), strict=False):
                 if text is not None:
                     known.setdefault(int(row["args"][argument]), text)
+        wanted = [int(calls.args[at][argument]) for argument in arguments]
         if any(pointer in known for pointer in wanted):
             calls.memory[at] = spill.memory.add([known.get(pointer) for pointer in wanted])
+
+
+def _path_arguments(number: int) -> Sequence[int]:
+    return syscall_table.SYSCALLS[number].paths
+
+
+def _with_pointers(rows: Rows, pointers: npt.NDArray[np.uint64]) -> Rows:
+    """The rows with paths that have one of these pointers among their arguments: few of the thousands that an exec
+    lasts for, which are the engine's own while it begins."""
+    seen = (rows["args"][:, :, np.newaxis] == pointers).any(axis=(1, 2))
+    found: Rows = rows[seen & (rows["memory"] >= 0) & np.isin(rows["number"], _WITH_PATHS)]
+    return found
 
 
 def _native_from(joiner: _Joiner, tasks: TaskTable, pid: int) -> int:
