@@ -3,8 +3,11 @@
 
 Times are CPU seconds of the process, so that what else the machine does matters little; one process, one core. The
 recordings are made here (gzip, python3, sqlite3, gcc; random branches are written), unless PTWEAVE_BENCH names a
-folder of finished bundles (`NAME.ptw`): those are copied, never written to. `python -m tests.bench.bench_decode NAME…`
-measures those alone (into build/bench/decode-NAME.json); PTWEAVE_BENCH_RUNS says how often (3).
+folder of finished bundles (`NAME.ptw`): those are copied, never written to. `gigabyte` is python3 again, until its
+packets are 1 GB: what that takes of memory, and what two processes make of it.
+
+`python -m tests.bench.bench_decode NAME…` measures those alone (into build/bench/decode-NAME.json); PTWEAVE_BENCH_RUNS
+says how often (3).
 """
 
 from __future__ import annotations
@@ -37,21 +40,27 @@ from support.trace_bundle import TraceBundle
 RUNS = int(os.environ.get("PTWEAVE_BENCH_RUNS", "3"))
 PERF_BYTES = 4_000_000
 TABLES = ("flow", "clock", "pt_events", "gaps", "paths", "blocks")
-SQL = ("create table t(a,b); with recursive c(x) as (select 1 union all select x+1 from c where x<60000) "
+SQL = ("create table t(a,b); with recursive c(x) as (select 1 union all select x+1 from c where x<300000) "
        "insert into t select x, x*x%97 from c; select count(*), sum(a*b) from t where b>7;")
+GIGABYTE = "gigabyte"
 
 
 def commands(folder: Path) -> dict[str, list[str]]:
-    """What is recorded: some hundred million instructions each."""
+    """What is recorded: one to two billion instructions each, of which what does not grow with them is little."""
     (folder / "source.c").write_text('#include <stdio.h>\n#include <stdlib.h>\n#include <math.h>\n' + "".join(
         f"double f{i}(double x) {{ double s = {i}; for (int j = 0; j < x; j++) s += j % {i + 2} ? x / s : sin(s); "
         f"return s; }}\n" for i in range(60)))
     return {
-        "gzip": ["gzip", "-c", str(text_file(folder / "text", 2_000_000))],
-        "python": [sys.executable, "-S", "-c", "print(len({str(i): hash(i) % 7 for i in range(150000)}))"],
+        "gzip": ["gzip", "-c", str(text_file(folder / "text", 10_000_000))],
+        "python": python(750_000),
         "sqlite": ["sqlite3", ":memory:", SQL],
         "gcc": ["gcc", "-O2", "-c", "-o", str(folder / "source.o"), str(folder / "source.c")],
+        GIGABYTE: python(3_000_000),
     }
+
+
+def python(entries: int) -> list[str]:
+    return [sys.executable, "-S", "-c", f"print(len({{str(i): hash(i) % 7 for i in range({entries})}}))"]
 
 
 def adversarial(folder: Path) -> Bundle:
@@ -167,18 +176,28 @@ def beside_perf(name: str, bundle: Bundle, folder: Path) -> list[Figure]:
     ]
 
 
-def peak_memory(name: str, bundle: Bundle) -> Figure:
+DECODING = """
+import re, sys
+from ptweave.cli.__main__ import command
+sys.argv = ["ptweave", "decode", "-q", "-j", "1", sys.argv[1]]
+status = command()
+print(re.search(r"VmHWM:\\s*(\\d+)", open("/proc/self/status").read())[1])
+sys.exit(status)
+"""
+"""Tells its own peak: the one that wait4 gives counts what a process was before its exec, which is a copy of us."""
+
+
+def peak_memory(name: str, bundle: Bundle, wanted: float | None = None) -> Figure:
     """What `ptweave decode -j 1` takes at most, resident; pages of files included."""
-    decode = subprocess.Popen([sys.executable, "-m", "ptweave.cli", "decode", "-q", "-j", "1", bundle.path],
-                              stderr=subprocess.DEVNULL)
-    _, status, usage = os.wait4(decode.pid, 0)
-    decode.returncode = os.waitstatus_to_exitcode(status)
-    if decode.returncode not in (Exit.DONE, Exit.INCOMPLETE):  # recordings of others may have gaps
+    done = subprocess.run([sys.executable, "-c", DECODING, bundle.path], stdout=subprocess.PIPE,
+                          stderr=subprocess.DEVNULL, text=True, check=False)
+    if done.returncode not in (Exit.DONE, Exit.INCOMPLETE):  # recordings of others may have gaps
         raise SystemExit(f"{bundle.path}: cannot be decoded")
-    return Figure(f"{name} paths into Parquet, peak memory", usage.ru_maxrss / 1000, "MB", "", None)
+    return Figure(f"{name} paths into Parquet, peak memory", int(done.stdout) / 1000, "MB", "", None, wanted=wanted)
 
 
-def two_processes(name: str, bundle: Bundle) -> list[Figure]:
+def two_processes(name: str, bundle: Bundle, decoders: tuple[Decoder, ...] = (Decoder.LIBIPT, Decoder.PATHS)
+                  ) -> list[Figure]:
     """Wall time with one and with two processes: means something where two processors are free."""
     def wall(jobs: int, decoder: Decoder) -> Callable[[], float]:
         def measure() -> float:
@@ -188,10 +207,16 @@ def two_processes(name: str, bundle: Bundle) -> list[Figure]:
         return measure
 
     figures = []
-    for decoder in (Decoder.LIBIPT, Decoder.PATHS):
+    for decoder in decoders:
         one, two = medians_of([wall(1, decoder), wall(2, decoder)], RUNS)
         figures.append(Figure(f"{name} {decoder.value}, two processes", two, "s", "one process", one / two))
     return figures
+
+
+def gigabyte(bundle: Bundle) -> list[Figure]:
+    packets = sum(file.stat().st_size for file in bundle.trace.iterdir()) / 1e6
+    return [Figure(f"{GIGABYTE} packets", packets, "MB", "", None), peak_memory(GIGABYTE, bundle, wanted=500),
+            *two_processes(GIGABYTE, bundle, (Decoder.PATHS,))]
 
 
 def measure(name: str, bundle: Bundle, folder: Path) -> list[Figure]:
@@ -220,7 +245,7 @@ def main() -> None:
         figures: list[Figure] = []
         wanted = sys.argv[1:]
         for name, bundle in bundles(folder, wanted).items():
-            figures += measure(name, bundle, folder)
+            figures += gigabyte(bundle) if name == GIGABYTE else measure(name, bundle, folder)
         write("-".join(["decode", *wanted]), figures)
 
 
