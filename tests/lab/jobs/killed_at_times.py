@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Recorders are killed at random times, most of them while they begin."""
+"""Recorders are killed at random times, many of them while they begin."""
 
 import random
 import time
@@ -8,7 +8,7 @@ from killing import Recorder, kill
 
 
 def wait(recorder: Recorder, took: float, size: int) -> None:
-    time.sleep(random.uniform(0, took))
+    time.sleep(random.uniform(took / 4, took))
 
 
 kill(wait)

@@ -46,6 +46,7 @@ struct ptlab_cpu {
 	bool context;    /* ContextEn: the traced task runs user code */
 	bool packets;    /* PacketEn: and its address passes the filters */
 	bool pending;    /* it goes on at `resume`, which no packet says yet */
+	bool stepped;    /* of this step only the interrupt it brought is to be done yet */
 	u64 resume, ip;  /* ip: of the instruction being executed */
 	/* forced overflows */
 	u32 dropping, until_overflow;
@@ -107,6 +108,7 @@ enum ptlab_branch ptlab_classify(const u8 *code, int *length);
 void ptlab_debug_init(void);
 
 /* What is traced (steps.c). */
+bool ptlab_step(u64 to);
 void ptlab_arm(struct ptlab_cpu *cpu, struct task_struct *task);
 void ptlab_disarm(struct ptlab_cpu *cpu);
 void ptlab_catch_up(struct ptlab_cpu *cpu, u64 ip);

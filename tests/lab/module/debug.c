@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * The debug exception as a processor raises it: one for a step and the data breakpoint that the step hit.
+ * The debug exception: steps, which are most of what the laboratory's machines do, without the kernel's way of taking
+ * exceptions, and everything else as a processor raises it: one for a step and the data breakpoint that the step hit.
  *
  * QEMU raises two: the step's, and before the first instruction of its handler the breakpoint's. Linux gives both the same
  * stack (IST), so the second frame would take the first one's place, and the handler return to its own beginning for
@@ -20,8 +21,18 @@ void *ptlab_debug_handler; /* the kernel's */
 
 static gate_desc table[IDT_ENTRIES] __aligned(PAGE_SIZE);
 
-/* (%rsp): where it came, 8(%rsp): that code's segment, 24(%rsp): its stack, where the first frame is. 0x4000: DR_STEP,
- * 15: DR_TRAP_BITS. */
+/* Where a step of the running task can be worked on: its kernel's stack, which is empty but for what it came in with. */
+__visible void *ptlab_step_stack(void)
+{
+	return task_pt_regs(current);
+}
+
+/*
+ * (%rsp): where it came, 8(%rsp): that code's segment, 24(%rsp): its stack, where the first frame is. 0x4000: DR_STEP,
+ * 15: DR_TRAP_BITS, 0xffff0ff0: none (DR6_RESERVED). What follows a step that ptlab_step does not want to know of is the
+ * kernel's way, with everything as it was. The stack here is the small one by which tasks enter the kernel, and the page
+ * tables are the kernel's (the machine has no mitigations).
+ */
 asm(".pushsection .text\n"
     ".balign 16\n"
     "ptlab_debug_entry:\n"
@@ -32,9 +43,10 @@ asm(".pushsection .text\n"
     "	testl $0x4000, %eax\n"
     "	jz 1f\n"
     "	testb $15, %al\n"
-    "	jz 1f\n"
+    "	jz 4f\n"
     "	andl $~15, %eax\n"
     "	movq %rax, %dr6\n"
+    "	jmp 4f\n"
     "1:	popq %rax\n"
     "	jmp 3f\n"
     "2:	cmpq $ptlab_debug_entry, (%rsp)\n"
@@ -42,6 +54,41 @@ asm(".pushsection .text\n"
     "	movq 24(%rsp), %rsp\n"
     "3:	" ANNOTATE_RETPOLINE_SAFE
     "	jmp *ptlab_debug_handler(%rip)\n"
+    "4:	cld\n"
+    "	swapgs\n"
+    "	pushq %rcx\n"
+    "	pushq %rdx\n"
+    "	pushq %rsi\n"
+    "	pushq %rdi\n"
+    "	pushq %r8\n"
+    "	pushq %r9\n"
+    "	pushq %r10\n"
+    "	pushq %r11\n"
+    "	pushq %rbx\n"
+    "	movq %rsp, %rbx\n"
+    "	call ptlab_step_stack\n"
+    "	movq 80(%rbx), %rdi\n"
+    "	movq %rax, %rsp\n"
+    "	andq $-16, %rsp\n"
+    "	call ptlab_step\n"
+    "	movq %rbx, %rsp\n"
+    "	testb %al, %al\n"
+    "	jz 5f\n"
+    "	movl $0xffff0ff0, %eax\n"
+    "	movq %rax, %dr6\n"
+    "5:	popq %rbx\n"
+    "	popq %r11\n"
+    "	popq %r10\n"
+    "	popq %r9\n"
+    "	popq %r8\n"
+    "	popq %rdi\n"
+    "	popq %rsi\n"
+    "	popq %rdx\n"
+    "	popq %rcx\n"
+    "	swapgs\n"
+    "	jz 1b\n" /* no instruction since the test has changed the flags that matter: ZF */
+    "	popq %rax\n"
+    "	iretq\n"
     ".popsection\n");
 
 static void load(void *described)

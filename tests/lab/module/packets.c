@@ -13,6 +13,11 @@ static unsigned int range_kind(const struct ptlab_cpu *cpu, unsigned int range)
 	return cpu->ctl >> (RTIT_CTL_ADDR0_OFFSET + 4 * range) & 0xf;
 }
 
+static bool has_ranges(const struct ptlab_cpu *cpu)
+{
+	return cpu->ctl >> RTIT_CTL_ADDR0_OFFSET & ((1ull << 4 * PTLAB_RANGES) - 1);
+}
+
 static bool within(const struct ptlab_cpu *cpu, unsigned int range, u64 ip)
 {
 	return ip >= cpu->range[2 * range] && ip <= cpu->range[2 * range + 1];
@@ -22,6 +27,8 @@ bool ptlab_passes(const struct ptlab_cpu *cpu, u64 ip)
 {
 	bool any = false;
 
+	if (!has_ranges(cpu))
+		return true;
 	for (unsigned int range = 0; range < PTLAB_RANGES; range++) {
 		if (range_kind(cpu, range) != RANGE_FILTER)
 			continue;
@@ -34,6 +41,8 @@ bool ptlab_passes(const struct ptlab_cpu *cpu, u64 ip)
 
 bool ptlab_stops(const struct ptlab_cpu *cpu, u64 ip)
 {
+	if (!has_ranges(cpu))
+		return false;
 	for (unsigned int range = 0; range < PTLAB_RANGES; range++)
 		if (range_kind(cpu, range) == RANGE_STOP && within(cpu, range, ip))
 			return true;

@@ -55,14 +55,31 @@ static void enter_user(struct ptlab_cpu *cpu)
 		ptlab_begin(cpu, cpu->ip);
 }
 
+/* 16 bytes; false where a page of them is not there. */
+static bool read_at_once(u64 ip, u64 *words)
+{
+	const u64 __user *from = (const u64 __user *)ip;
+	bool read = false;
+
+	if (!user_access_begin(from, 2 * sizeof(*words)))
+		return false;
+	unsafe_get_user(words[0], from, fault);
+	unsafe_get_user(words[1], from + 1, fault);
+	read = true;
+fault:
+	user_access_end();
+	return read;
+}
+
 static void read_code(u64 ip, u8 *code)
 {
 	unsigned int there = PAGE_REST(ip);
 
 	memset(code, 0x90, PTLAB_CODE);
-	if (copy_from_user_nofault(code, (void __user *)ip, 16) && there < 16 &&
-	    copy_from_user_nofault(code, (void __user *)ip, there))
+	pagefault_disable();
+	if (!read_at_once(ip, (u64 *)code) && (there >= 16 || copy_from_user_nofault(code, (void __user *)ip, there)))
 		memset(code, 0x90, PTLAB_CODE);
+	pagefault_enable();
 }
 
 /* One instruction more: counted, whatever becomes of its packets. */
@@ -83,7 +100,7 @@ static bool is_pause(const u8 *code)
 /* QEMU's emulation lets no trap follow this instruction, but only the one behind it. */
 static void catch_up_pause(struct ptlab_cpu *cpu, u64 ip)
 {
-	u8 code[PTLAB_CODE];
+	u8 code[PTLAB_CODE] __aligned(8);
 
 	if (!cpu->context || ip != cpu->ip + PAUSE_SIZE)
 		return;
@@ -106,7 +123,7 @@ static bool is_call(const u8 *code)
 static void catch_up_call(struct ptlab_cpu *cpu, u64 ip)
 {
 	u64 call = ip - SYSCALL_SIZE;
-	u8 code[PTLAB_CODE];
+	u8 code[PTLAB_CODE] __aligned(8);
 
 	if (cpu->context ? cpu->ip != call : !cpu->pending || cpu->resume != call)
 		return;
@@ -153,7 +170,7 @@ static void inject(struct ptlab_cpu *cpu)
 
 static void step(struct ptlab_cpu *cpu, u64 to)
 {
-	u8 code[PTLAB_CODE];
+	u8 code[PTLAB_CODE] __aligned(8);
 	int length;
 	u64 from;
 
@@ -201,6 +218,23 @@ static void interrupt(struct ptlab_cpu *cpu, u64 ip)
 		ptlab_arm(cpu, current);
 }
 
+static bool stepped(const struct ptlab_cpu *cpu)
+{
+	return ptlab_active(cpu) && cpu->armed == current;
+}
+
+/* A step of a task, from the exception's entry: true if that was all. */
+__visible bool ptlab_step(u64 to)
+{
+	struct ptlab_cpu *cpu = this_cpu_ptr(&ptlab_cpus);
+
+	if (!stepped(cpu) || test_thread_flag(TIF_SINGLESTEP))
+		return false;
+	step(cpu, to);
+	cpu->stepped = cpu->pmi;
+	return !cpu->pmi;
+}
+
 static int on_invalid(struct die_args *args);
 
 static int on_trap(struct notifier_block *block, unsigned long event, void *data)
@@ -214,8 +248,10 @@ static int on_trap(struct notifier_block *block, unsigned long event, void *data
 	if (event != DIE_DEBUG || !user_mode(args->regs) || !(*dr6 & DR_STEP) || test_thread_flag(TIF_SINGLESTEP))
 		return NOTIFY_DONE;
 	cpu = this_cpu_ptr(&ptlab_cpus);
-	if (ptlab_active(cpu) && cpu->armed == current) {
-		step(cpu, args->regs->ip);
+	if (stepped(cpu)) {
+		if (!cpu->stepped)
+			step(cpu, args->regs->ip);
+		cpu->stepped = false;
 		if (cpu->pmi)
 			interrupt(cpu, args->regs->ip);
 	} else {
@@ -263,7 +299,7 @@ static int on_invalid(struct die_args *args)
 {
 	struct ptlab_cpu *cpu;
 	unsigned long flags;
-	u8 code[PTLAB_CODE];
+	u8 code[PTLAB_CODE] __aligned(8);
 	unsigned int reg;
 	bool wide;
 	int length;
@@ -276,7 +312,7 @@ static int on_invalid(struct die_args *args)
 		return NOTIFY_DONE;
 	local_irq_save(flags);
 	cpu = this_cpu_ptr(&ptlab_cpus);
-	if (ptlab_active(cpu) && cpu->armed == current) {
+	if (stepped(cpu)) {
 		if (cpu->pending)
 			enter_user(cpu);
 		ptlab_catch_up(cpu, args->regs->ip);
@@ -299,7 +335,7 @@ static void on_sys_enter(void *unused, struct pt_regs *regs, long number)
 
 	local_irq_save(flags);
 	cpu = this_cpu_ptr(&ptlab_cpus);
-	if (ptlab_active(cpu) && cpu->armed == current) {
+	if (stepped(cpu)) {
 		if (cpu->pending && cpu->resume != regs->ip) /* else it lost its processor on the way here */
 			enter_user(cpu);
 		catch_up_pause(cpu, regs->ip - SYSCALL_SIZE);
