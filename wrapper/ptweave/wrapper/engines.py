@@ -6,7 +6,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from ptweave.wrapper.perf.pmu import INTEL_PT
-from ptweave.wrapper.pt import intel_pt, obstacle
+from ptweave.wrapper.pt import no_intel_pt, obstacle
 
 
 class Engine(StrEnum):
@@ -21,7 +21,8 @@ def choose(asked: Engine) -> Engine:
     Raises MachineLacks when the one asked for cannot be had.
     """
     if asked is Engine.INTEL_PT:
-        intel_pt()
+        if not INTEL_PT.exists():
+            raise no_intel_pt()
         return asked
     if asked is Engine.AUTO and INTEL_PT.exists() and obstacle() is None:
         return Engine.INTEL_PT

@@ -72,9 +72,14 @@ def intel_pt() -> Pmu:
     """The PMU. Raises MachineLacks."""
     pmu = read_pmu(PMU)
     if pmu is None:
-        raise MachineLacks("this machine has no Intel PT (no intel_pt PMU)", where="--engine intel_pt",
-                           remedy="use --engine soft, which emits the same packets")
+        raise no_intel_pt()
     return pmu
+
+
+def no_intel_pt() -> MachineLacks:
+    """The error where there is no such PMU."""
+    return MachineLacks("this machine has no Intel PT (no intel_pt PMU)", where="--engine intel_pt",
+                        remedy="use --engine soft, which emits the same packets")
 
 
 def obstacle() -> MachineLacks | None:
