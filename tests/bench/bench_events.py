@@ -3,9 +3,10 @@
 
 Three loads: a loop of getppid, read and write (nothing but system calls: the worst case), and two mixed ones: grep, gcc
 and find over the project's own source tree (what git tracks, copied: with its build outputs a checkout is another load
-each time) five times over, and over the machine's C headers. Each takes its own time, from its first call to its last, and prints it:
-what a tool needs to begin and to end is not in it (the whole command of ours is given beside it, with what it stores
-after its end). Tools that stop the program at each call run a tenth of the loop, and its time counts ten times.
+each time) five times over, and over the machine's C headers. Each takes its own time, from its first call to its last,
+and prints it: what a tool needs to begin and to end is not in it (the whole command of ours is given beside it, with
+what it stores after its end). Tools that stop the program at each call run a tenth of the loop, and its time counts ten
+times.
 Every tool stores what it sees; ours keeps all arguments and what they point to, and must lose nothing.
 
 `sustained` is no ratio: a million calls a second for a minute, with what was lost and how much memory the recorder had

@@ -257,12 +257,15 @@ def test_stacks_get_the_names_of_the_functions_that_called(program: Program) -> 
     log(program, logged)
     assert program.writer.thunks
     program.writer.thunks[0]["stack"] = [program.returns_to(0), 0x10, BASE + 2 * IMAGE_STRIDE + 5]
+    program.writer.thunks[2]["stack"], program.writer.thunks[3]["stack"] = [0x10, program.returns_to(0)], []
     cut_out(program, logged, [], 50)
     bundle = program.writer.write()
     merge_run(bundle)
     rows = rows_of(bundle, THUNKS)
     assert rows[0]["functions"] == ["main", None, None]
     assert rows[1]["functions"][0] == "main"
+    assert [row["functions"] for row in rows[2:4]] == [[None, "main"], []]
+    assert [row["function"] for row in rows[:5]] == ["main", "main", None, None, "main"]
 
 
 def test_calls_of_threads_without_flow_are_placed_nowhere(program: Program) -> None:

@@ -102,7 +102,7 @@ taking as (
   asof left join (select thread as holder, thunk, object from waits) as taken
     on taken.holder = waited.holder and taken.object = waited.object and waited.last >= taken.thunk),
 named as (
-  select thread, thunk, functions[1] as function from thunks
+  select thread, thunk, function from thunks
   where (thread, thunk) in (select (thread, thunk) from taking union select (holder, held_since) from taking)),
 held as (
   select taking.*, waiting.function, holding.function as holder_function
@@ -153,8 +153,10 @@ _SPANS = {
   select thread, t as t_begin, t + wait as t_end, case when thunk = 0 then 'begin' else 'operation' end as what,
          operation as detail, thunk, object, function from boundaries
   union all
-  select boundaries.thread, t + wait, coalesce(following, threads.t_end, t + wait), 'run', null, thunk, null, function
-  from boundaries left join threads using (thread)""",
+  select thread, t + wait, following, 'run', null, thunk, null, function from boundaries where following is not null
+  union all
+  select boundaries.thread, t + wait, coalesce(threads.t_end, t + wait), 'run', null, thunk, null, function
+  from boundaries left join threads using (thread) where following is null""",
     "syscalls": """
   select thread, t_enter as t_begin, t_exit as t_end, 'system call' as what, name as detail, null::integer as thunk,
          null::ubigint as object, null::varchar as function from syscalls where t_exit is not null""",
@@ -165,24 +167,28 @@ _SPANS = {
 TIMELINE_PARTS = tuple(_SPANS)
 """Tables that the timeline is made of."""
 
-_TIMELINE = """
-with named as (select thread, thunk, operation, object, t, wait, functions[1] as function from {thunks}),
-boundaries as (
-  select thread, thunk, operation, object, t, coalesce(wait, 0) as wait, function,
-         lead(t) over (partition by thread order by thunk) as following from named),
+_FOLLOWED = """
+with boundaries as (
+  select thread, thunk, operation, object, t, coalesce(wait, 0) as wait, {function} as function,
+         case when next_thread = thread then next_t end as following
+  from thunks positional join (select thread as next_thread, t as next_t from thunks offset 1))"""
+"""Thunks, and when each one's next began. The table is stored in the order of threads and thunks: put beside itself,
+one row on, it need not be sorted for that."""
+
+_NEAR_FOLLOWED = """
+with boundaries as (
+  select thread, thunk, operation, object, t, coalesce(wait, 0) as wait, {function} as function,
+         lead(t) over (partition by thread order by thunk) as following from """ + _NEAR + ")"
+
+_TIMELINE = """{boundaries},
 spans as ({spans})
 select t_begin, t_end, t_end - t_begin as ns, thread, what, detail, thunk, object, function
 from spans where ($thread is null or thread = $thread) and ($begin is null or t_end >= $begin)
   and ($end is null or t_begin <= $end)
 order by t_begin, thread, t_end desc"""
-"""Innermost functions are taken out before the window is made: lists of all would go through it otherwise, which took
-three quarters of the time."""
 
 
-_FOLDED = """
-with boundaries as (
-  select thread, thunk, operation, object, t, coalesce(wait, 0) as wait, null::varchar as function,
-         lead(t) over (partition by thread order by thunk) as following from {thunks}),
+_FOLDED = """{boundaries},
 spans as ({spans}),
 inside as (
   select *, t_end - t_begin as ns from spans where ($thread is null or thread = $thread)
@@ -199,7 +205,7 @@ order by t_begin, thread, t_end desc"""
 """Functions are looked up of what is shown one by one alone: they are most of what there is to read."""
 
 _NAMED = """left join (
-  select thread, thunk, functions[1] as named from thunks
+  select thread, thunk, function as named from thunks
   where (thread, thunk) in (select (thread, thunk) from long)) as names using (thread, thunk)"""
 
 
@@ -211,11 +217,12 @@ def timeline(*, thread: int | None = None, begin: int | None = None, end: int | 
     that are shorter are folded: one row for those of a thread and kind that begin in the same stretch of that length,
     with the sum of their ns and their number in a column `spans`. Gaps never are.
     """
-    near = "thunks" if begin is None and end is None else _NEAR
+    boundaries = (_FOLLOWED if begin is None and end is None else _NEAR_FOLLOWED).format(
+        function="function" if resolution is None else "null::varchar")
     chosen = "\n  union all".join(_SPANS[name] for name in parts) or f"{_SPANS['gaps']} where false"
     named = "thunks" in parts
-    sql = _TIMELINE.format(thunks=near, spans=chosen) if resolution is None else _FOLDED.format(
-        thunks=near, spans=chosen, function="named" if named else "null", named=_NAMED if named else "")
+    sql = _TIMELINE.format(boundaries=boundaries, spans=chosen) if resolution is None else _FOLDED.format(
+        boundaries=boundaries, spans=chosen, function="named" if named else "null", named=_NAMED if named else "")
     for number, name in enumerate(("$thread", "$begin", "$end", "$resolution"), 1):
         sql = sql.replace(name, f"${number}")
     return Question(sql, (thread, begin, end) if resolution is None else (thread, begin, end, resolution))
