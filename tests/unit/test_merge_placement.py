@@ -265,7 +265,7 @@ def test_stacks_get_the_names_of_the_functions_that_called(program: Program) -> 
     assert rows[0]["functions"] == ["main", None, None]
     assert rows[1]["functions"][0] == "main"
     assert [row["functions"] for row in rows[2:4]] == [[None, "main"], []]
-    assert [row["function"] for row in rows[:5]] == ["main", "main", None, None, "main"]
+    assert [row["caller"] for row in rows[:5]] == ["main", "main", None, None, "main"]
 
 
 def test_calls_of_threads_without_flow_are_placed_nowhere(program: Program) -> None:

@@ -222,7 +222,7 @@ THUNKS = Table("thunks", "what a thread does from one synchronisation operation 
     Column("clock", pa.list_(_U32), "", "vector clock at the thunk's begin, by thread number"),
     Column("seq", _I64, "blocks", "first block of the thunk; null when placed is none", delta=True),
     Column("seq_end", _I64, "blocks", "block after its last; null unknown", delta=True),
-    Column("function", _STR, "", "function that called the operation: the first of `functions`, much faster to read",
+    Column("caller", _STR, "", "function that called the operation: the first of `functions`, much faster to read",
            dictionary=True),
     Column("stack", pa.list_(_U64), "address", "return addresses at the operation, innermost first", dictionary=True),
     Column("functions", pa.list_(_STR), "", "their functions; null elements unknown", dictionary=True),
@@ -493,7 +493,7 @@ DECODED_SYSCALLS = pa.schema([
 
 DECODED_THUNKS = pa.schema([
     *[pa.field(c.name, c.type) for c in THUNKS.columns
-      if c.name not in ("seq", "seq_end", "placed", "function", "functions")],
+      if c.name not in ("seq", "seq_end", "placed", "caller", "functions")],
     pa.field("tsc", pa.uint64()),
     pa.field("marker", pa.uint64()),  # address of the marker function in the thread's process
 ])

@@ -19,7 +19,7 @@ SCHEMA = pa.schema([
     ("what", pa.string()), ("operation", pa.string()), ("object", pa.uint64()), ("function", pa.string())])
 """`what`: run (between operations), operation (one that did not wait), woken (from the release to where it went on)."""
 
-THUNKS = ("select thread, thunk, t, coalesce(wait, 0) as wait, operation, object, function from thunks "
+THUNKS = ("select thread, thunk, t, coalesce(wait, 0) as wait, operation, object, caller as function from thunks "
           "where thread is not null order by thread, thunk")
 EDGES = ("select to_thread, to_thunk, from_thread, from_thunk, coalesce(release.t, last.t) as released from edges "
          "join thunks as last on last.thread = from_thread and last.thunk = from_thunk "

@@ -13,7 +13,7 @@ Thunk = tuple[int, int]
 
 Ask = Callable[[str], pa.Table]
 
-THUNKS = ("select thread, thunk, operation, object, t, coalesce(wait, 0) as wait, function "
+THUNKS = ("select thread, thunk, operation, object, t, coalesce(wait, 0) as wait, caller as function "
           "from thunks {where} order by thread, thunk")
 TRANSFERS = ('select transfer, kind, input, path, "offset", size, thread, thunk, t from transfers {where} '
              "order by transfer")

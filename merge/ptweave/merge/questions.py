@@ -102,7 +102,7 @@ taking as (
   asof left join (select thread as holder, thunk, object from waits) as taken
     on taken.holder = waited.holder and taken.object = waited.object and waited.last >= taken.thunk),
 named as (
-  select thread, thunk, function from thunks
+  select thread, thunk, caller as function from thunks
   where (thread, thunk) in (select (thread, thunk) from taking union select (holder, held_since) from taking)),
 held as (
   select taking.*, waiting.function, holding.function as holder_function
@@ -205,7 +205,7 @@ order by t_begin, thread, t_end desc"""
 """Functions are looked up of what is shown one by one alone: they are most of what there is to read."""
 
 _NAMED = """left join (
-  select thread, thunk, function as named from thunks
+  select thread, thunk, caller as named from thunks
   where (thread, thunk) in (select (thread, thunk) from long)) as names using (thread, thunk)"""
 
 
@@ -218,7 +218,7 @@ def timeline(*, thread: int | None = None, begin: int | None = None, end: int | 
     with the sum of their ns and their number in a column `spans`. Gaps never are.
     """
     boundaries = (_FOLLOWED if begin is None and end is None else _NEAR_FOLLOWED).format(
-        function="function" if resolution is None else "null::varchar")
+        function="caller" if resolution is None else "null::varchar")
     chosen = "\n  union all".join(_SPANS[name] for name in parts) or f"{_SPANS['gaps']} where false"
     named = "thunks" in parts
     sql = _TIMELINE.format(boundaries=boundaries, spans=chosen) if resolution is None else _FOLDED.format(

@@ -140,23 +140,23 @@ class Thunks:
                    if name not in ("tsc", "marker") and not (name == "stack" and self._stacks.whole)]
         done = 0
         # stacks make these rows long: of more of them, hundreds of megabytes would wait to be written
-        with TableWriter(bundle.tables, THUNKS, row_group=_ROW_GROUP, encoded=["function", "functions"]) as writer:
+        with TableWriter(bundle.tables, THUNKS, row_group=_ROW_GROUP, encoded=["caller", "functions"]) as writer:
             for batch in self._file.batches(columns):
                 rows = slice(done, done + len(batch))
                 seq, placed = self.places.columns(rows)
                 end = self._seq_end[rows]
-                stack, names, innermost_names = self._named(batch, rows, addresses, functions)
+                stack, names, callers = self._named(batch, rows, addresses, functions)
                 found = {name: batch.column(name) for name in columns} | {
                     "seq": seq, "placed": placed.cast(pa.string()), "seq_end": pa.array(end, mask=end < 0),
-                    "stack": stack, "functions": names, "function": innermost_names}
+                    "stack": stack, "functions": names, "caller": callers}
                 writer.write(pa.table({name: found[name] for name in THUNKS.schema.names}))
                 done += len(batch)
 
     def _named(self, batch: pa.RecordBatch, rows: slice, addresses: Addresses,
                functions: Callable[[I64, I64, U64], pa.DictionaryArray],
                ) -> tuple[pa.ListArray, pa.ListArray, pa.DictionaryArray]:
-        """Rows' stacks, the names of their functions, and of the innermost ones: a thread's stack is named once in each
-        address space."""
+        """Rows' stacks, the names of their functions, and of the innermost ones, which called: a thread's stack is
+        named once in each address space."""
         if self._stacks.whole:
             codes, kept = self._stacks.codes[rows], self._stacks.distinct
         else:
@@ -172,8 +172,8 @@ class Thunks:
         owner = np.repeat(first + rows.start, lengths)
         names = functions(self._thread[owner], self._begin[owner], stacks.flatten().to_numpy(zero_copy_only=False))
         order = pa.array(which.reshape(-1).astype(np.int32))
-        first_names = names.take(_firsts(lengths))
-        return stacks.take(order), pa.ListArray.from_arrays(stacks.offsets, names).take(order), first_names.take(order)
+        callers = names.take(_firsts(lengths))
+        return stacks.take(order), pa.ListArray.from_arrays(stacks.offsets, names).take(order), callers.take(order)
 
 
 def _firsts(lengths: I64) -> pa.Array:

@@ -22,7 +22,7 @@ _ALL = "select thread, thunk from thunks where thread is not null"
 
 _THUNKS = """
 with chosen as ({chosen})
-select thunks.thread, thunks.thunk, operation, object, t, wait, seq, function
+select thunks.thread, thunks.thunk, operation, object, t, wait, seq, caller as function
 from thunks join chosen on chosen.thread = thunks.thread and chosen.thunk = thunks.thunk
 order by thunks.thread, thunks.thunk"""
 
