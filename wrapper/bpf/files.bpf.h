@@ -4,8 +4,9 @@
  * before the first that has it.
  *
  * A name is told from others by the addresses of its directory entry, inode and mount, the inode's number, the
- * entry's sequence count (it changes when the entry is renamed, deleted, or made anew) and the file's operations
- * (anonymous inodes are all one inode). A rename of a directory above is not seen: the name stays the one first told.
+ * entry's sequence count (it changes when the entry is renamed or deleted), the hash of its name (a new file may get
+ * the memory of a deleted one's entry and inode, its number, and the count) and the file's operations (anonymous inodes
+ * are all one inode). A rename of a directory above is not seen: the name stays the one first told.
  */
 #ifndef PTW_FILES_BPF_H
 #define PTW_FILES_BPF_H
@@ -120,6 +121,7 @@ static __always_inline void fill_key(struct ptw_file_key *key, struct file *addr
 		key->operations = (__u64)file->f_op;
 		key->number = inode->i_ino;
 		key->sequence = dentry->d_seq.seqcount.sequence;
+		key->name = dentry->d_name.hash_len;
 	} else {
 		dentry = BPF_CORE_READ(address, f_path.dentry);
 		inode = BPF_CORE_READ(address, f_inode);
@@ -127,6 +129,7 @@ static __always_inline void fill_key(struct ptw_file_key *key, struct file *addr
 		key->operations = (__u64)BPF_CORE_READ(address, f_op);
 		key->number = BPF_CORE_READ(inode, i_ino);
 		key->sequence = BPF_CORE_READ(dentry, d_seq.seqcount.sequence);
+		key->name = BPF_CORE_READ(dentry, d_name.hash_len);
 	}
 	key->dentry = (__u64)dentry;
 	key->inode = (__u64)inode;
@@ -142,6 +145,7 @@ static __always_inline void fill_key_of_folder(struct ptw_file_key *key, struct 
 	key->mount = (__u64)fs->pwd.mnt;
 	key->number = inode->i_ino;
 	key->sequence = dentry->d_seq.seqcount.sequence;
+	key->name = dentry->d_name.hash_len;
 }
 
 /* A name that was not met before: its id, 0 when its record could not be stored. */
@@ -192,7 +196,8 @@ static __always_inline __u64 define_file(struct ptw_file_key *key, struct task_s
 static __always_inline int same_file(const struct ptw_file_key *one, const struct ptw_file_key *other)
 {
 	return one->dentry == other->dentry && one->sequence == other->sequence && one->inode == other->inode &&
-	       one->mount == other->mount && one->operations == other->operations && one->number == other->number;
+	       one->mount == other->mount && one->operations == other->operations && one->number == other->number &&
+	       one->name == other->name;
 }
 
 /*
