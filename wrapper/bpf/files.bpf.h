@@ -121,7 +121,7 @@ static __always_inline void fill_key(struct ptw_file_key *key, struct file *addr
 		key->operations = (__u64)file->f_op;
 		key->number = inode->i_ino;
 		key->sequence = dentry->d_seq.seqcount.sequence;
-		key->name = dentry->d_name.hash_len;
+		key->name = dentry->d_name.hash;
 	} else {
 		dentry = BPF_CORE_READ(address, f_path.dentry);
 		inode = BPF_CORE_READ(address, f_inode);
@@ -129,7 +129,7 @@ static __always_inline void fill_key(struct ptw_file_key *key, struct file *addr
 		key->operations = (__u64)BPF_CORE_READ(address, f_op);
 		key->number = BPF_CORE_READ(inode, i_ino);
 		key->sequence = BPF_CORE_READ(dentry, d_seq.seqcount.sequence);
-		key->name = BPF_CORE_READ(dentry, d_name.hash_len);
+		key->name = BPF_CORE_READ(dentry, d_name.hash);
 	}
 	key->dentry = (__u64)dentry;
 	key->inode = (__u64)inode;
@@ -145,7 +145,7 @@ static __always_inline void fill_key_of_folder(struct ptw_file_key *key, struct 
 	key->mount = (__u64)fs->pwd.mnt;
 	key->number = inode->i_ino;
 	key->sequence = dentry->d_seq.seqcount.sequence;
-	key->name = dentry->d_name.hash_len;
+	key->name = dentry->d_name.hash;
 }
 
 /* A name that was not met before: its id, 0 when its record could not be stored. */

@@ -59,7 +59,7 @@ struct signal_struct {
 	struct pid *pids[4];
 };
 struct qstr {
-	__u64 hash_len;
+	__u32 hash; /* not hash_len: Linux 6.1's verifier does not know its way into that union */
 	const unsigned char *name;
 };
 struct seqcount {

@@ -268,7 +268,7 @@ struct ptw_file_key {
 	ptw_u64 operations;
 	ptw_u64 number;
 	ptw_u64 sequence;
-	ptw_u64 name;			/* the kernel's hash of it, in its folder, and its length */
+	ptw_u64 name;			/* the kernel's hash of it, in its folder */
 };
 
 /* An open file that a task used, and its id; 0: none. */
