@@ -167,18 +167,18 @@ _SPANS = {
 TIMELINE_PARTS = tuple(_SPANS)
 """Tables that the timeline is made of."""
 
-_FOLLOWED = """
+_BOUNDARIES = """
 with boundaries as (
   select thread, thunk, operation, object, t, coalesce(wait, 0) as wait, {function} as function,
-         case when next_thread = thread then next_t end as following
-  from thunks positional join (select thread as next_thread, t as next_t from thunks offset 1))"""
-"""Thunks, and when each one's next began. The table is stored in the order of threads and thunks: put beside itself,
-one row on, it need not be sorted for that."""
+         {following} as following
+  from {thunks})"""
+"""Thunks, and when each one's next began."""
 
-_NEAR_FOLLOWED = """
-with boundaries as (
-  select thread, thunk, operation, object, t, coalesce(wait, 0) as wait, {function} as function,
-         lead(t) over (partition by thread order by thunk) as following from """ + _NEAR + ")"
+_NEAR_FOLLOWED = {"thunks": _NEAR, "following": "lead(t) over (partition by thread order by thunk)"}
+_ALL_FOLLOWED = {"thunks": "thunks positional join (select thread as next_thread, t as next_t from thunks offset 1)",
+                 "following": "case when next_thread = thread then next_t end"}
+"""The table is stored in the order of threads and thunks: put beside itself, one row on, it need not be sorted for
+that."""
 
 _TIMELINE = """{boundaries},
 spans as ({spans})
@@ -217,8 +217,8 @@ def timeline(*, thread: int | None = None, begin: int | None = None, end: int | 
     that are shorter are folded: one row for those of a thread and kind that begin in the same stretch of that length,
     with the sum of their ns and their number in a column `spans`. Gaps never are.
     """
-    boundaries = (_FOLLOWED if begin is None and end is None else _NEAR_FOLLOWED).format(
-        function="caller" if resolution is None else "null::varchar")
+    boundaries = _BOUNDARIES.format(**_ALL_FOLLOWED if begin is None and end is None else _NEAR_FOLLOWED,
+                                    function="caller" if resolution is None else "null::varchar")
     chosen = "\n  union all".join(_SPANS[name] for name in parts) or f"{_SPANS['gaps']} where false"
     named = "thunks" in parts
     sql = _TIMELINE.format(boundaries=boundaries, spans=chosen) if resolution is None else _FOLDED.format(

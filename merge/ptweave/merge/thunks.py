@@ -172,14 +172,8 @@ class Thunks:
         owner = np.repeat(first + rows.start, lengths)
         names = functions(self._thread[owner], self._begin[owner], stacks.flatten().to_numpy(zero_copy_only=False))
         order = pa.array(which.reshape(-1).astype(np.int32))
-        callers = names.take(_firsts(lengths))
+        callers = names.take(pa.array(stacks.offsets.to_numpy()[:-1], mask=lengths == 0))
         return stacks.take(order), pa.ListArray.from_arrays(stacks.offsets, names).take(order), callers.take(order)
-
-
-def _firsts(lengths: I64) -> pa.Array:
-    """Where in lists that lie one behind the other each one's first element is; null for empty ones."""
-    begins = np.cumsum(lengths) - lengths
-    return pa.array(begins, mask=lengths == 0)
 
 
 def _among(wanted: U64, callers: npt.NDArray[Any]) -> Bools:
