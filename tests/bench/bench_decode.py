@@ -28,6 +28,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from ptweave.data import Clocks, Exit, State, Times
 from ptweave.data.bundle import Bundle
+from ptweave.data.lean_arrow import ENVIRONMENT
 from ptweave.decode.flow import decode_flow
 from ptweave.decode.task import Decoder
 from support.assembler import assemble
@@ -250,4 +251,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    if not ENVIRONMENT.keys() <= os.environ.keys():  # as the commands have it: it is read when pyarrow is loaded
+        os.execve(sys.executable, [*sys.orig_argv], ENVIRONMENT | os.environ)
     main()

@@ -29,7 +29,7 @@ def test_pyarrow_by_itself_loads_pandas() -> None:
 
 
 def test_pandas_can_be_imported_after_it_was_hidden() -> None:
-    loaded("-c", "from ptweave.data.without_pandas import hide_pandas; hide_pandas(); import pandas; "
+    loaded("-c", "from ptweave.data.lean_arrow import load_lean_arrow; load_lean_arrow(); import pandas; "
                  "assert len(pandas.DataFrame({'a': [1]})) == 1")
 
 
@@ -47,12 +47,24 @@ def test_no_threads_of_blas_are_made_and_the_environment_stays() -> None:
         return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
                               env=environment).stdout.split()
 
-    hidden = told(f"from ptweave.data.without_pandas import hide_pandas; hide_pandas(){THREADS}")
+    hidden = told(f"from ptweave.data.lean_arrow import load_lean_arrow; load_lean_arrow(){THREADS}")
     plain = told(f"import pyarrow{THREADS}")
     assert hidden[1] == "False"
     if len(os.sched_getaffinity(0)) > 1:
         assert int(hidden[0]) < int(plain[0])  # by itself it makes them
 
+
+
+def test_arrow_takes_memory_from_the_c_library_unless_the_user_says_otherwise() -> None:
+    def pool(code: str, **more: str) -> str:
+        environment = {name: value for name, value in os.environ.items() if name != "ARROW_DEFAULT_MEMORY_POOL"} | more
+        return subprocess.run([sys.executable, "-c", code + "; print(pyarrow.default_memory_pool().backend_name)"],
+                              capture_output=True, text=True, check=True, env=environment).stdout.strip()
+
+    lean = "from ptweave.data.lean_arrow import load_lean_arrow; load_lean_arrow(); import pyarrow"
+    assert pool(lean) == "system" != pool("import pyarrow")
+    assert "ARROW" not in pool(lean + "; import os; print(*os.environ)")
+    assert pool(lean, ARROW_DEFAULT_MEMORY_POOL="mimalloc") == "mimalloc"
 
 
 def test_merging_loads_nothing_of_recording_and_decoding_nothing_of_sql(tmp_path: Path) -> None:

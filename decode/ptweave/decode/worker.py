@@ -9,7 +9,7 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ptweave.data.without_pandas import hide_pandas
+from ptweave.data.lean_arrow import load_lean_arrow
 
 if TYPE_CHECKING:
     from ptweave.data.manifest import Clocks
@@ -31,7 +31,7 @@ def begin(path: Path, decoder: str, parent: int) -> None:
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:  # it died before it was asked to take us along
         os._exit(1)
-    hide_pandas()
+    load_lean_arrow()
     from ptweave.data.bundle import Bundle
     from ptweave.decode.task import Decoder, Decoding
     _decoding = Decoding(Bundle.open(path), Decoder(decoder))

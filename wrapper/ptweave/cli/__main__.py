@@ -4,7 +4,7 @@
 import sys
 
 from ptweave.cli import COMMANDS, main
-from ptweave.data.without_pandas import hide_pandas
+from ptweave.data.lean_arrow import load_lean_arrow
 
 # events, record, wrap: pyarrow makes threads, and root's privileges are given up before there are any
 _WITHOUT_ARROW = ("doctor", "events", "include", "record", "wrap")
@@ -14,7 +14,7 @@ def command() -> int:
     """`main`, begun quickly. Returns the exit status."""
     asked = sys.argv[1:2]
     if asked and asked[0] in COMMANDS and asked[0] not in _WITHOUT_ARROW and not {"-h", "--help"} & set(sys.argv[2:3]):
-        hide_pandas()
+        load_lean_arrow()
     return main(own_process=True)
 
 

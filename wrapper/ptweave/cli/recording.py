@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ptweave.cli import say, user
 from ptweave.cli.options import output_path
 from ptweave.cli.user import become_target_user
-from ptweave.data.without_pandas import hide_pandas
+from ptweave.data.lean_arrow import load_lean_arrow
 from ptweave.wrapper.means import Means, check_beside_branches
 from ptweave.wrapper.perf.breakpoints import parse_places
 from ptweave.wrapper.perf.filters import parse_filters
@@ -50,7 +50,7 @@ def run_target(args: argparse.Namespace, words: list[str], *, decodes: bool = Fa
 
 def _import_arrow(args: argparse.Namespace) -> None:
     if args.own_process:
-        hide_pandas()
+        load_lean_arrow()
 
 
 def _check_words(args: argparse.Namespace) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ptweave.data import BadInput, MachineLacks
-from ptweave.data.without_pandas import hide_pandas
+from ptweave.data.lean_arrow import load_lean_arrow
 from ptweave.wrapper.means import Means
 from ptweave.wrapper.perf.pmu import INTEL_PT
 from ptweave.wrapper.signals import SignalRelay
@@ -44,7 +44,7 @@ def load(modules: Iterable[str], *, own_process: bool) -> None:
     """Import these, and read what recorders of system calls need of our own files. They make threads. `own_process`:
     nobody in this process will want pandas of pyarrow."""
     if own_process:
-        hide_pandas()
+        load_lean_arrow()
     for name in modules:
         importlib.import_module(name)
     from ptweave.wrapper import bpf_checks, kernel_events

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: MIT
+"""pyarrow for processes of our own, without what they have no use for.
+
+It loads pandas, when it is there, to see whether an array is made of something of it. That is 0.2 to 0.4 s in a
+process that never meets pandas: in `ptweave record` they would pass between the target's end and ours, in a decode's
+worker they are most of its start. numpy, which it loads, starts a thread of OpenBLAS for each processor, which wait
+for work by spinning; nothing here has any for them. And pyarrow's own allocator soon gives memory back to the system,
+which clears it anew for column after column: the C library's keeps it, and decoding takes a seventh less.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1", "ARROW_DEFAULT_MEMORY_POOL": "system"}
+"""Read by numpy and pyarrow when they are loaded. What the user has set stays."""
+
+
+class _Hidden(importlib.abc.MetaPathFinder):
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        if name == "pandas":
+            raise ModuleNotFoundError("hidden from pyarrow", name=name)
+        return None
+
+
+@contextmanager
+def _environment() -> Iterator[None]:
+    """The environment, which targets get, is put back."""
+    added = {name: value for name, value in ENVIRONMENT.items() if name not in os.environ}
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for name in added:
+            del os.environ[name]
+
+
+def load_lean_arrow() -> None:
+    """Load pyarrow, and let it, which looks once, find no pandas in this process. Whoever imports pandas later gets it.
+
+    For processes of our own only: pyarrow's `to_pandas` does not work after it.
+    """
+    hidden = _Hidden()
+    sys.meta_path.insert(0, hidden)
+    try:
+        with _environment():
+            import pyarrow
+            pyarrow.array([0])
+    finally:
+        sys.meta_path.remove(hidden)
