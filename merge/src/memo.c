@@ -67,7 +67,7 @@ static uint32_t *find(const struct memo *memo, struct memo_key key)
 	}
 }
 
-const struct memo_entry *memo_find(const struct memo *memo, struct memo_key key)
+struct memo_entry *memo_find(const struct memo *memo, struct memo_key key)
 {
 	const uint32_t slot = memo->slots ? *find(memo, key) : 0;
 
@@ -88,13 +88,14 @@ int memo_meet(struct memo *memo, struct memo_key key)
 	return met;
 }
 
-static void forget(struct memo *memo)
+void memo_forget(struct memo *memo)
 {
-	memset(memo->slots, 0, SLOTS * sizeof(*memo->slots));
+	if (memo->slots)
+		memset(memo->slots, 0, SLOTS * sizeof(*memo->slots));
 	memo->n_entries = memo->n_steps = memo->n_frames = memo->n_marks = memo->n_visits = 0;
 }
 
-static bool fits(const struct memo *memo, const struct memo_entry *entry)
+bool memo_fits(const struct memo *memo, const struct memo_entry *entry)
 {
 	return memo->n_entries < ENTRIES && entry->n_steps <= STEPS - memo->n_steps &&
 	       entry->n_frames <= FRAMES - memo->n_frames && entry->n_marks <= MARKS - memo->n_marks &&
@@ -103,14 +104,9 @@ static bool fits(const struct memo *memo, const struct memo_entry *entry)
 
 struct memo_entry *memo_add(struct memo *memo, const struct memo_entry *entry)
 {
-	struct memo_entry *added;
+	struct memo_entry *added = &memo->entries[memo->n_entries];
 
-	if (!fits(memo, entry))
-		forget(memo);
-	if (!fits(memo, entry))
-		return NULL;
-	*find(memo, entry->key) = memo->n_entries + 1;
-	added = &memo->entries[memo->n_entries++];
+	*find(memo, entry->key) = ++memo->n_entries;
 	*added = *entry;
 	added->step = memo->n_steps;
 	added->frame = memo->n_frames;

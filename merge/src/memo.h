@@ -35,6 +35,8 @@ struct memo_entry {
 	uint32_t credit;
 	uint32_t instructions;  /* of the top frame at the end */
 	uint32_t blocks;
+	uint64_t epoch;         /* of the tree, in which it was done again */
+	int64_t times;          /* so often: what its steps count is added up later (replay_settle) */
 };
 
 struct memo {
@@ -50,10 +52,13 @@ struct memo {
 
 void memo_deinit(struct memo *memo);
 /* What a path did, or NULL. */
-const struct memo_entry *memo_find(const struct memo *memo, struct memo_key key);
+struct memo_entry *memo_find(const struct memo *memo, struct memo_key key);
 /* True when the key was met lately; it is met now. -ENOMEM. */
 int memo_meet(struct memo *memo, struct memo_key key);
-/* A new entry, with room for what its numbers say: to be filled. NULL: there is none for as much. */
+/* True when there is room for what an entry's numbers say. */
+bool memo_fits(const struct memo *memo, const struct memo_entry *entry);
+void memo_forget(struct memo *memo);
+/* A new entry that fits: to be filled. */
 struct memo_entry *memo_add(struct memo *memo, const struct memo_entry *entry);
 
 #endif

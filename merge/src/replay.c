@@ -26,26 +26,61 @@ static struct memo_key key_of(const struct ptm_walk *walk, uint32_t number)
 
 /* --- again ----------------------------------------------------------------------------------------------------------- */
 
-static int do_step(struct ptm_walk *walk, const struct tape_step *step)
+/* The nodes of an entry's steps get counters of this thread. */
+static int touch(struct ptm_walk *walk, struct memo_entry *entry)
+{
+	struct ptm_tree *tree = walk->frames.tree;
+
+	for (uint32_t i = 0; i < entry->n_steps; i++) {
+		const struct tape_step *step = &walk->memo.steps[entry->step + i];
+
+		if (!tree_touch(tree, step->node) || (step->called != PTM_NONE && !tree_touch(tree, step->called)))
+			return -ENOMEM;
+	}
+	entry->epoch = tree->epoch;
+	entry->times = 0;
+	return 0;
+}
+
+/* Each step's node gets the time up to it. The rest of what steps do is the same each time, and only counted here. */
+static void do_steps(struct ptm_walk *walk, struct memo_entry *entry)
 {
 	struct frames *frames = &walk->frames;
-	const int64_t t = timeline_between(&walk->timeline, walk->next + step->offset);
-	struct ptm_node *node = tree_touch(frames->tree, step->node);
+	struct ptm_node *nodes = frames->tree->nodes;
+	const struct tape_step *step = &walk->memo.steps[entry->step];
+	const struct tape_step *end = step + entry->n_steps;
 
-	if (!node)
-		return -ENOMEM;
-	node->instructions += frames->instructions + step->instructions;
-	node->blocks += frames->blocks + step->blocks;
-	node->time += t - frames->mark;
+	nodes[step->node].instructions += frames->instructions;
+	nodes[step->node].blocks += frames->blocks;
 	frames->instructions = frames->blocks = 0;
-	frames->mark = t;
-	if (step->called == PTM_NONE)
-		return 0;
-	node = tree_touch(frames->tree, step->called);
-	if (!node)
-		return -ENOMEM;
-	node->calls++;
-	return 0;
+	for (; step < end; step++) {
+		const int64_t t = timeline_between(&walk->timeline, walk->next + step->offset);
+
+		nodes[step->node].time += t - frames->mark;
+		frames->mark = t;
+	}
+	entry->times++;
+}
+
+void replay_settle(struct ptm_walk *walk)
+{
+	struct memo *memo = &walk->memo;
+	struct ptm_tree *tree = walk->frames.tree;
+
+	for (uint32_t i = 0; i < memo->n_entries; i++) {
+		struct memo_entry *entry = &memo->entries[i];
+		const struct tape_step *step = &memo->steps[entry->step];
+
+		if (entry->epoch != tree->epoch)
+			continue;
+		for (const struct tape_step *end = step + entry->n_steps; step < end; step++) {
+			tree->nodes[step->node].instructions += entry->times * step->instructions;
+			tree->nodes[step->node].blocks += entry->times * step->blocks;
+			if (step->called != PTM_NONE)
+				tree->nodes[step->called].calls += entry->times;
+		}
+		entry->times = 0;
+	}
 }
 
 static int put_frames(struct ptm_walk *walk, const struct memo_entry *entry)
@@ -85,12 +120,12 @@ static int put_places(struct ptm_walk *walk, const struct memo_entry *entry)
 	return error;
 }
 
-static int repeat(struct ptm_walk *walk, const struct memo_entry *entry, const struct path *path)
+static int repeat(struct ptm_walk *walk, struct memo_entry *entry, const struct path *path)
 {
-	int error = 0;
+	int error = entry->epoch == walk->frames.tree->epoch ? 0 : touch(walk, entry);
 
-	for (uint32_t i = 0; !error && i < entry->n_steps; i++)
-		error = do_step(walk, &walk->memo.steps[entry->step + i]);
+	if (!error && entry->n_steps)
+		do_steps(walk, entry);
 	if (!error)
 		error = put_frames(walk, entry);
 	if (!error && (entry->n_marks || entry->n_visits))
@@ -102,7 +137,7 @@ static int repeat(struct ptm_walk *walk, const struct memo_entry *entry, const s
 int replay_path(struct ptm_walk *walk, uint32_t number)
 {
 	const struct path *path = &walk->program->paths[number];
-	const struct memo_entry *entry;
+	struct memo_entry *entry;
 	int met;
 
 	if (path->length < SHORTEST || !knows_stack(walk))
@@ -177,17 +212,23 @@ static void copy(struct ptm_walk *walk, const struct memo_entry *entry)
 	}
 }
 
-void replay_store(struct ptm_walk *walk)
+int replay_store(struct ptm_walk *walk)
 {
 	struct tape *tape = &walk->frames.tape;
+	struct memo *memo = &walk->memo;
 
 	tape->on = false;
 	/* the bottom's frame is entered otherwise: whether that was a call depends on what was before it */
-	if (!tape->failed && tape->low && knows_stack(walk)) {
-		const struct memo_entry entry = entry_of(walk);
-		const struct memo_entry *added = memo_add(&walk->memo, &entry);
-
-		if (added)
-			copy(walk, added);
+	if (tape->failed || !tape->low || !knows_stack(walk))
+		return 0;
+	const struct memo_entry entry = entry_of(walk);
+	if (!memo_fits(memo, &entry)) {
+		replay_settle(walk);
+		memo_forget(memo);
 	}
+	if (!memo_fits(memo, &entry))
+		return 0;
+	struct memo_entry *added = memo_add(memo, &entry);
+	copy(walk, added);
+	return touch(walk, added);
 }

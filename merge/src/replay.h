@@ -13,8 +13,10 @@ enum replay {
 
 /* Execute a path of `number`, reached, which has no event before its end, if it is known. Negative errno. */
 int replay_path(struct ptm_walk *walk, uint32_t number);
-/* Write down what the walk of that path does. -ENOMEM. */
+/* Write down what the walk of that path does. -ENOMEM, as replay_store. */
 int replay_begin(struct ptm_walk *walk, uint32_t number);
-void replay_store(struct ptm_walk *walk);
+int replay_store(struct ptm_walk *walk);
+/* Count what was executed again since the walk began: must come before counters are read. */
+void replay_settle(struct ptm_walk *walk);
 
 #endif

@@ -7,6 +7,19 @@ void timeline_init(struct timeline *line)
 	*line = (struct timeline){ .begun = false };
 }
 
+/* Division by an invariant integer as a multiplication: exact for every dividend of 64 bits (T. Granlund, P. Montgomery,
+ * PLDI 1994, figure 4.1). */
+static void prepare_division(struct timeline *line)
+{
+	const uint64_t span = line->span;
+	const unsigned bits = span > 1 ? 64 - (unsigned)__builtin_clzll(span - 1) : 0; /* span <= 1 << bits */
+	const uint64_t power = bits < 64 ? UINT64_C(1) << bits : 0;
+
+	line->inverse = (uint64_t)(((unsigned __int128)(power - span) << 64) / span) + 1;
+	line->first_shift = bits > 0;
+	line->second_shift = bits > 0 ? bits - 1 : 0;
+}
+
 /* What interpolation needs, once for all blocks between two moments. */
 static void prepare(struct timeline *line)
 {
@@ -16,6 +29,7 @@ static void prepare(struct timeline *line)
 	if (line->seqs[line->next] > line->seq0 && line->times[line->next] > line->t0) {
 		line->span = (uint64_t)line->seqs[line->next] - (uint64_t)line->seq0;
 		line->time = (uint64_t)line->times[line->next] - (uint64_t)line->t0;
+		prepare_division(line);
 	}
 }
 

@@ -22,6 +22,8 @@ struct timeline {
 	size_t next;        /* first moment not passed */
 	uint64_t span;      /* from the moment passed to the next one: blocks, and ns; 0: nothing to interpolate */
 	uint64_t time;
+	uint64_t inverse;   /* of span, for dividing by it (see prepare) */
+	unsigned first_shift, second_shift;
 };
 
 void timeline_init(struct timeline *line);
@@ -29,6 +31,14 @@ void timeline_init(struct timeline *line);
 void timeline_supply(struct timeline *line, const int64_t *seqs, const int64_t *times, size_t n);
 /* The same as timeline_between, for whatever comes seldom. */
 int64_t timeline_aside(const struct timeline *line, int64_t x);
+
+/* value / span, in a quarter of the time: this is asked for every call and return there was. */
+static inline uint64_t timeline_divide(const struct timeline *line, uint64_t value)
+{
+	const uint64_t high = (uint64_t)((unsigned __int128)value * line->inverse >> 64);
+
+	return (high + ((value - high) >> line->first_shift)) >> line->second_shift;
+}
 
 /* When block x is reached, at or behind the moments passed and before the next one. */
 static inline int64_t timeline_between(const struct timeline *line, int64_t x)
@@ -38,7 +48,7 @@ static inline int64_t timeline_between(const struct timeline *line, int64_t x)
 	if (!line->span || x <= line->seq0 ||
 	    __builtin_mul_overflow((uint64_t)x - (uint64_t)line->seq0, line->time, &product))
 		return timeline_aside(line, x);
-	return line->t0 + (int64_t)(product / line->span);
+	return line->t0 + (int64_t)timeline_divide(line, product);
 }
 
 /* True when no moment is left to pass up to block x. */

@@ -438,9 +438,7 @@ static int walk_through(struct ptm_walk *walk, uint32_t number, int64_t seq)
 	error = replay_begin(walk, number);
 	if (!error)
 		error = walk_blocks(walk, path, seq);
-	if (!error)
-		replay_store(walk);
-	return error;
+	return error ? error : replay_store(walk);
 }
 
 static int walk_path(struct ptm_walk *walk, uint32_t number, int64_t seq)
@@ -498,5 +496,6 @@ int64_t ptm_walk_feed(struct ptm_walk *walk, const int64_t *seqs, const int32_t 
 int ptm_walk_end(struct ptm_walk *walk, const int64_t *anchor_seqs, const int64_t *anchor_times, size_t n_anchors)
 {
 	timeline_supply(&walk->timeline, anchor_seqs, anchor_times, n_anchors);
+	replay_settle(walk);
 	return frames_leave(&walk->frames, walk->next, now(walk, walk->next), 0);
 }

@@ -301,11 +301,28 @@ static void check_timeline(void)
 	assert(timeline_after(&line, 1000) == INT64_MAX - 5);
 }
 
+/* Interpolation is exact for spans of every width. */
+static void check_interpolation(void)
+{
+	for (int i = 0; i < 200000; i++) {
+		const int64_t span = (int64_t)(any() >> (1 + below(63))), time = (int64_t)(any() >> (2 + below(62)));
+		const int64_t seqs[] = { 0, span < INT64_MAX ? span + 1 : span }, times[] = { 7, 7 + time };
+		const int64_t x = (int64_t)(any() % (uint64_t)seqs[1]);
+		const unsigned __int128 product = (unsigned __int128)(uint64_t)x * (uint64_t)time;
+		struct timeline line;
+
+		timeline_init(&line);
+		timeline_supply(&line, seqs, times, 2);
+		assert(timeline_after(&line, x) == 7 + (int64_t)(product / (uint64_t)seqs[1]));
+	}
+}
+
 int main(int argc, char **argv)
 {
 	const int flows = argc > 1 ? atoi(argv[1]) : 100;
 
 	check_timeline();
+	check_interpolation();
 	check_many_callers();
 	check_very_deep();
 	for (int i = 0; i < flows; i++) {
