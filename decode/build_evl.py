@@ -13,7 +13,8 @@ struct evl_batch {
     int32_t thread; uint32_t rows;
     const int32_t *thunk; const uint16_t *operation; const uint8_t *flags; const uint64_t *object;
     const int64_t *result, *t, *wait; const uint64_t *tsc, *marker;
-    const int32_t *clock_offsets; const uint32_t *clock; const int32_t *stack_offsets; const uint64_t *stack;
+    const int32_t *clock_offsets; const uint32_t *clock; const int32_t *stack;
+    uint32_t new_stacks; const uint32_t *new_offsets; const uint64_t *new_words;
 };
 struct evl_accesses {
     int32_t thread; uint32_t rows; int64_t first;
@@ -40,4 +41,5 @@ def build(root: Path) -> list[Path]:
     source = root / "decode/src"
     return [cffi_extension(
         root / "decode/ptweave/decode", "_evl", CDEF, '#include "evl.h"', sorted(source.glob("evl*.c")),
-        [*sorted(source.glob("evl*.h")), source / "grow.h"], [], [source], remedy="install gcc and python3-dev")]
+        [*sorted(source.glob("evl*.h")), source / "grow.h", source / "hash.h"], [], [source],
+        remedy="install gcc and python3-dev")]

@@ -126,6 +126,7 @@ void evl_decoder_destroy(struct evl_decoder *d)
 	}
 	evl_map_deinit(&d->objects, object_destroy);
 	evl_map_deinit(&d->lives, life_destroy);
+	evl_stacks_deinit(&d->stacks);
 	evl_heap_deinit(&d->ready);
 	evl_heap_deinit(&d->stalled);
 	free(d->threads);
@@ -178,11 +179,13 @@ static void clear(struct evl_decoder *d)
 	if (d->given != NOBODY)
 		evl_pages_clear(&d->threads[d->given].pages);
 	d->emptied = d->given = NOBODY;
+	evl_stacks_trim(&d->stacks);
 }
 
 static int give_thunks(struct evl_decoder *d, struct thread *t, struct evl_batch *ret)
 {
 	evl_rows_batch(&t->rows, t->number, ret);
+	ret->new_stacks = evl_stacks_new(&d->stacks, &ret->new_offsets, &ret->new_words);
 	d->emptied = (int32_t)t->index;
 	return EVL_THUNKS;
 }

@@ -10,8 +10,8 @@
  * Thunk k of thread i has clock[i] = k + 1. A release publishes the clock of what came before it: thunk k of i happens
  * before thunk m of j exactly when clock(j, m)[i] > k.
  *
- * Memory: a buffer and some rows for each thread, objects and clocks, pages that are open; nothing grows with the length
- * of a list but the number of distinct objects. Not thread-safe. Errors are negative errno.
+ * Memory: a buffer and some rows for each thread, objects and clocks, pages that are open, some distinct call stacks;
+ * nothing grows with the length of a list but the number of distinct objects. Not thread-safe. Errors are negative errno.
  */
 #ifndef PTW_EVL_H
 #define PTW_EVL_H
@@ -29,7 +29,8 @@ struct evl_clocks {
 	int64_t t0, t1;
 };
 
-/* Rows of one thread, in order. Offsets have rows + 1 elements. Valid until the next call. */
+/* Rows of one thread, in order. Offsets have rows + 1 elements. Stacks are numbered, as evl_stacks.h says. Valid until
+ * the next call. */
 struct evl_batch {
 	int32_t thread;
 	uint32_t rows;
@@ -44,8 +45,10 @@ struct evl_batch {
 	const uint64_t *marker;
 	const int32_t *clock_offsets;
 	const uint32_t *clock;
-	const int32_t *stack_offsets;
-	const uint64_t *stack;
+	const int32_t *stack; /* numbers, -1: of none */
+	uint32_t new_stacks;  /* stacks that no batch before had, of any thread, in the order of their numbers */
+	const uint32_t *new_offsets;
+	const uint64_t *new_words; /* stack i of them is new_words[new_offsets[i]] on, innermost frame first */
 };
 
 /* Accesses of one thread: `rows` records in order, the first of them its `first`-th, and `pages` pages in no order that

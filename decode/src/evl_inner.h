@@ -11,6 +11,7 @@
 #include "evl_operation.h"
 #include "evl_pages.h"
 #include "evl_rows.h"
+#include "evl_stacks.h"
 
 enum {
 	NOBODY = -1,
@@ -60,6 +61,7 @@ struct evl_decoder {
 	uint32_t count, capacity;
 	struct evl_heap ready, stalled;
 	struct evl_map objects, lives;
+	struct evl_stacks stacks;
 	uint64_t batch_bytes;
 	uint64_t rows, accesses, missing, inexact;
 	int32_t emptied; /* thread whose thunks were handed out; */

@@ -127,5 +127,5 @@ int evl_decode_record(struct evl_decoder *d, struct thread *t)
 		.marker = t->section.marker,
 	};
 	d->rows++;
-	return evl_rows_add(&t->rows, &row, &t->clock, d->numbers, r->stack, r->frames);
+	return evl_rows_add(&t->rows, &row, &t->clock, d->numbers, &d->stacks, r->stack, r->frames);
 }

@@ -9,7 +9,7 @@
 void evl_rows_deinit(struct evl_rows *rows)
 {
 	void *columns[] = {rows->thunk, rows->operation, rows->flags, rows->object, rows->tsc, rows->marker, rows->stack,
-			   rows->result, rows->t, rows->wait, rows->clock_offsets, rows->stack_offsets, rows->clock};
+			   rows->result, rows->t, rows->wait, rows->clock_offsets, rows->clock};
 	for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++)
 		free(columns[i]);
 	*rows = (struct evl_rows){0};
@@ -33,14 +33,14 @@ static int grow(struct evl_rows *rows)
 	    reach(&rows->tsc, n, sizeof *rows->tsc) || reach(&rows->marker, n, sizeof *rows->marker) ||
 	    reach(&rows->result, n, sizeof *rows->result) || reach(&rows->t, n, sizeof *rows->t) ||
 	    reach(&rows->wait, n, sizeof *rows->wait) ||
-	    reach(&rows->clock_offsets, n + 1, sizeof *rows->clock_offsets) ||
-	    reach(&rows->stack_offsets, n + 1, sizeof *rows->stack_offsets))
+	    reach(&rows->stack, n, sizeof *rows->stack) ||
+	    reach(&rows->clock_offsets, n + 1, sizeof *rows->clock_offsets))
 		return -ENOMEM;
 	rows->capacity = n;
 	return 0;
 }
 
-static int reserve(struct evl_rows *rows, uint64_t clocks, uint64_t stacks)
+static int reserve(struct evl_rows *rows, uint64_t clocks)
 {
 	if (rows->clocks + clocks > rows->clock_capacity) {
 		uint64_t n = (rows->clocks + clocks) * 2 + 64;
@@ -48,24 +48,21 @@ static int reserve(struct evl_rows *rows, uint64_t clocks, uint64_t stacks)
 			return -ENOMEM;
 		rows->clock_capacity = n;
 	}
-	if (rows->stacks + stacks > rows->stack_capacity) {
-		uint64_t n = (rows->stacks + stacks) * 2 + 64;
-		if (reach(&rows->stack, n, sizeof *rows->stack))
-			return -ENOMEM;
-		rows->stack_capacity = n;
-	}
 	return 0;
 }
 
 int evl_rows_add(struct evl_rows *rows, const struct evl_row *row, const struct evl_vector *clock,
-		 const int32_t *numbers, const unsigned char *stack, unsigned frames)
+		 const int32_t *numbers, struct evl_stacks *stacks, const unsigned char *stack, unsigned frames)
 {
 	uint32_t used = clock->length;
 	while (used > 0 && clock->value[used - 1] == 0)
 		used--;
 	uint64_t width = used ? (uint64_t)numbers[used - 1] + 1 : 0;
-	if ((rows->rows == rows->capacity && grow(rows) < 0) || reserve(rows, width, frames) < 0)
+	if ((rows->rows == rows->capacity && grow(rows) < 0) || reserve(rows, width) < 0)
 		return -ENOMEM;
+	const int new = evl_stacks_number(stacks, stack, frames, &rows->stack[rows->rows]);
+	if (new < 0)
+		return new;
 	uint32_t n = rows->rows;
 	rows->thunk[n] = row->thunk;
 	rows->operation[n] = row->operation;
@@ -77,24 +74,20 @@ int evl_rows_add(struct evl_rows *rows, const struct evl_row *row, const struct 
 	rows->tsc[n] = row->tsc;
 	rows->marker[n] = row->marker;
 	rows->clock_offsets[n] = (int32_t)rows->clocks;
-	rows->stack_offsets[n] = (int32_t)rows->stacks;
 	if (width)
 		memset(rows->clock + rows->clocks, 0, width * sizeof *rows->clock);
 	for (uint32_t i = 0; i < used; i++)
 		rows->clock[rows->clocks + (uint32_t)numbers[i]] = clock->value[i];
-	if (frames)
-		memcpy(rows->stack + rows->stacks, stack, frames * sizeof *rows->stack);
 	rows->clocks += width;
-	rows->stacks += frames;
+	rows->held += new ? frames * sizeof(uint64_t) : 0;
 	rows->rows = n + 1;
 	rows->clock_offsets[n + 1] = (int32_t)rows->clocks;
-	rows->stack_offsets[n + 1] = (int32_t)rows->stacks;
 	return 0;
 }
 
 uint64_t evl_rows_bytes(const struct evl_rows *rows)
 {
-	return rows->rows * 72ull + rows->clocks * sizeof *rows->clock + rows->stacks * sizeof *rows->stack;
+	return rows->rows * 72ull + rows->clocks * sizeof *rows->clock + rows->held;
 }
 
 void evl_rows_batch(struct evl_rows *rows, int32_t thread, struct evl_batch *ret)
@@ -113,9 +106,8 @@ void evl_rows_batch(struct evl_rows *rows, int32_t thread, struct evl_batch *ret
 		.marker = rows->marker,
 		.clock_offsets = rows->clock_offsets,
 		.clock = rows->clock,
-		.stack_offsets = rows->stack_offsets,
 		.stack = rows->stack,
 	};
 }
 
-void evl_rows_clear(struct evl_rows *rows) { rows->rows = 0, rows->clocks = 0, rows->stacks = 0; }
+void evl_rows_clear(struct evl_rows *rows) { rows->rows = 0, rows->clocks = 0, rows->held = 0; }

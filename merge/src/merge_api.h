@@ -157,9 +157,10 @@ int ptm_tree_create(size_t max_nodes, uint32_t max_depth, struct ptm_tree **ret)
 void ptm_tree_destroy(struct ptm_tree *tree);
 size_t ptm_tree_size(const struct ptm_tree *tree);
 const struct ptm_node *ptm_tree_nodes(const struct ptm_tree *tree);
-/* The node of a call stack that was recorded: functions and the blocks that called them (UINT32_MAX unknown), outermost
- * first; nothing is counted for it. -EINVAL: an empty one. */
-int ptm_tree_stack(struct ptm_tree *tree, const uint32_t *functions, const uint32_t *blocks, size_t n, uint32_t *ret);
+/* The nodes of call stacks that were recorded: functions and the blocks that called them (UINT32_MAX unknown), innermost
+ * first, those of stack i from offsets[i] on to offsets[i + 1]; nothing is counted for them. UINT32_MAX of an empty one. */
+int ptm_tree_stacks(struct ptm_tree *tree, const uint32_t *functions, const uint32_t *blocks, const int64_t *offsets,
+		    size_t n, uint32_t *ret);
 /* Nodes with counters of the current thread, in the order they were met. */
 const uint32_t *ptm_tree_touched(const struct ptm_tree *tree, size_t *ret);
 
@@ -191,6 +192,10 @@ void ptm_callers_destroy(struct ptm_callers *callers);
 int ptm_callers_number(struct ptm_callers *callers, const struct ptm_mark *marks, size_t n, uint32_t *numbers);
 /* The distinct ones, valid until more are numbered. */
 const struct ptm_returns *ptm_callers_items(const struct ptm_callers *callers, size_t *ret);
+
+/* Numbers keys that are less than `limit`: 0, 1, … as they are met first, -1 of negative ones, into `which`, and where each
+ * was met first into `first`. `place` has room for `limit`. Returns how many there are; -EINVAL. */
+int64_t ptm_distinct(const int32_t *keys, size_t n, int32_t *place, size_t limit, int32_t *which, int64_t *first);
 
 /* Calls counted under their whole stack, and those folded because it was too deep, or there were too many. */
 void ptm_walk_folds(const struct ptm_walk *walk, int64_t *whole, int64_t *deep, int64_t *many);

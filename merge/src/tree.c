@@ -182,20 +182,20 @@ int tree_child(struct ptm_tree *tree, uint32_t parent, uint32_t function, uint32
 	return add(tree, parent, function, block, ret);
 }
 
-int ptm_tree_stack(struct ptm_tree *tree, const uint32_t *functions, const uint32_t *blocks, size_t n, uint32_t *ret)
+int ptm_tree_stacks(struct ptm_tree *tree, const uint32_t *functions, const uint32_t *blocks, const int64_t *offsets,
+		    size_t n, uint32_t *ret)
 {
-	uint32_t node = PTM_NONE;
-
-	if (!n)
-		return -EINVAL;
 	for (size_t i = 0; i < n; i++) {
-		enum tree_fold fold;
-		const int error = tree_child(tree, node, functions[i], blocks[i], &fold, &node);
+		ret[i] = PTM_NONE;
+		for (int64_t frame = offsets[i + 1]; frame > offsets[i]; frame--) {
+			enum tree_fold fold;
+			const int error =
+				tree_child(tree, ret[i], functions[frame - 1], blocks[frame - 1], &fold, &ret[i]);
 
-		if (error)
-			return error;
+			if (error)
+				return error;
+		}
 	}
-	*ret = node;
 	return 0;
 }
 

@@ -96,8 +96,8 @@ def test_system_calls_lie_on_blocks_that_make_them(calls: Run, locks: Run) -> No
 
 
 def test_locks_are_placed_in_the_function_that_took_them(locks: Run) -> None:
-    rows = locks.sql("""select thread, operation, count(*), count(distinct functions[1]), min(functions[1])
-                        from thunks
+    rows = locks.sql("""select thread, operation, count(*), count(distinct caller), min(functions_of(stack)[1])
+                        from thunks join call_stacks using (stack)
                         where operation in ('mutex_lock', 'mutex_unlock') and list_contains(functions, 'add')
                         group by 1, 2 order by 1, 2""").rows()
     assert [row[1:] for row in rows] == [("mutex_lock", 300, 1, "add"), ("mutex_unlock", 300, 1, "add")] * 4
@@ -109,7 +109,7 @@ def test_between_a_lock_and_its_unlock_the_flow_is_in_the_function(locks: Run) -
                         join flow_blocks on flow_blocks.thread = thunks.thread
                           and flow_blocks.seq >= thunks.seq and flow_blocks.seq < thunks.seq_end
                         join blocks using (block)
-                        where operation = 'mutex_lock' and functions[1] = 'add' and function in ('add', 'worker')
+                        where operation = 'mutex_lock' and caller = 'add' and function in ('add', 'worker')
                         group by 1""").rows()
     assert rows == [("add", 1200)]
 

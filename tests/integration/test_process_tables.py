@@ -114,7 +114,7 @@ def test_every_access_is_placed_on_the_block_that_made_it(known: Known) -> None:
 
 def test_threads_write_their_own_page_where_the_program_says(known: Known) -> None:
     for number, name in ((1, "first"), (2, "second"), (3, "inner")):
-        rows = known.rows("""select accesses.thread, address, function, functions[1], region from accesses
+        rows = known.rows("""select accesses.thread, address, function, caller, region from accesses
                              join thunks using (thread, thunk) where page = ? and accesses."write"
                                and "window" = 0 and accesses.thread != 0""", known.block + number * PAGE)
         assert [row[:3] for row in rows] == [(numbers(known)[name], known.block + number * PAGE + 40, "own_page")]

@@ -49,8 +49,8 @@ def truth(program: Path, case: int) -> tuple[str, str]:
 
 def node_in(run: Run, routine: str, function: str) -> tuple[int, int]:
     """The thunk that a worker's first lock in a function begins: each worker calls each function once."""
-    (row,) = run.sql("select thread, min(thunk) from thunks where operation = 'mutex_lock' and functions[1] = ? and "
-                     "list_contains(functions, ?) group by thread", function, routine).rows()
+    (row,) = run.sql("select thread, min(thunk) from thunks where operation = 'mutex_lock' and caller = ? and "
+                     "list_contains(functions_of(stack), ?) group by thread", function, routine).rows()
     return row[0], row[1]
 
 

@@ -15,9 +15,11 @@ static void look(const struct evl_batch *batch)
 		       batch->marker[i];
 		for (int32_t k = batch->clock_offsets[i]; k < batch->clock_offsets[i + 1]; k++)
 			sum += batch->clock[k];
-		for (int32_t k = batch->stack_offsets[i]; k < batch->stack_offsets[i + 1]; k++)
-			sum += batch->stack[k];
+		sum += (uint64_t)batch->stack[i];
 	}
+	for (uint32_t i = 0; i < batch->new_stacks; i++)
+		for (uint32_t k = batch->new_offsets[i]; k < batch->new_offsets[i + 1]; k++)
+			sum += batch->new_words[k];
 }
 
 static void look_at_accesses(const struct evl_accesses *batch)

@@ -203,8 +203,7 @@ class BundleWriter:
             pq.write_table(pa.Table.from_pylist(self.syscalls, schemas.DECODED_SYSCALLS),
                            bundle.decoded / "syscalls.parquet")
         if self.thunks is not None:
-            pq.write_table(pa.Table.from_pylist(self.thunks, schemas.DECODED_THUNKS),
-                           bundle.decoded / "thunks.parquet")
+            self.write_thunks(bundle, self.thunks)
         if self.accesses:
             for name, rows_, schema in (("accesses", self.accesses, schemas.DECODED_ACCESSES),
                                         ("pages", self.pages, schemas.DECODED_PAGES)):
@@ -213,6 +212,17 @@ class BundleWriter:
             write_sideband(bundle.sideband, sorted(self.sideband, key=lambda row: int(str(row["tsc"]))))
         self._write_counts(bundle)
         return bundle
+
+    @staticmethod
+    def write_thunks(bundle: Bundle, thunks: list[dict[str, object]]) -> None:
+        """Decoded thunks; call stacks are written once each, the first one last: numbers are no order."""
+        stacks = [list(stack) for stack in dict.fromkeys(tuple(row["stack"]) for row in thunks) if stack]  # type: ignore[call-overload]
+        stacks.reverse()
+        rows = [row | {"stack": stacks.index(list(row["stack"])) if row["stack"] else None}  # type: ignore[call-overload]
+                for row in thunks]
+        pq.write_table(pa.table([pa.array(stacks, schemas.DECODED_STACKS.field(0).type)],
+                                schema=schemas.DECODED_STACKS), bundle.decoded / "stacks.parquet")
+        pq.write_table(pa.Table.from_pylist(rows, schemas.DECODED_THUNKS), bundle.decoded / "thunks.parquet")
 
     def _write_code(self, bundle: Bundle) -> None:
         images = sorted({block.image for block in self.blocks})

@@ -56,8 +56,11 @@ class Traced:
             return run.sql("from accesses").arrow()
 
     def thunks(self) -> list[dict[str, object]]:
-        """The same as rows."""
+        """The same as rows, with call stacks instead of their numbers."""
         rows: list[dict[str, object]] = self.table().to_pylist()
+        stacks = pq.read_table(self.bundle.decoded / "stacks.parquet")["stack"].to_pylist()
+        for row in rows:
+            row["stack"] = [] if row["stack"] is None else stacks[row["stack"]]  # type: ignore[index]
         return rows
 
     def operations(self) -> dict[str, int]:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ptweave.data import BadInput, Bundle, Clocks, Ledger, Manifest
 from ptweave.data.evl import BARRIER_SERIAL, EVL_HEADER_SIZE, Operation
-from ptweave.data.schemas import DECODED_THUNKS
+from ptweave.data.schemas import DECODED_STACKS, DECODED_THUNKS
 from ptweave.decode.thunks import decode_thunks
 from support.ctests import build, run_case
 from support.evl import List, header, record
@@ -43,6 +43,14 @@ def decode(bundle: Bundle, *lists: List) -> dict[int, list[dict[str, object]]]:
     return found
 
 
+def stacks_of(bundle: Bundle, rows: list[dict[str, object]]) -> list[object]:
+    """Rows' call stacks."""
+    stacks = pq.read_table(bundle.decoded / "stacks.parquet")
+    assert stacks.schema.equals(DECODED_STACKS)
+    known = stacks["stack"].to_pylist()
+    return [None if row["stack"] is None else known[row["stack"]] for row in rows]  # type: ignore[index]
+
+
 def clocks(rows: list[dict[str, object]]) -> list[object]:
     return [row["clock"] for row in rows]
 
@@ -64,9 +72,10 @@ def test_columns_of_a_record(bundle: Bundle) -> None:
     start, lock, busy = decode(bundle, one)[0]
     assert (start["operation"], start["object"], start["thunk"], start["clock"]) == ("start", None, 0, [1])
     assert lock == {"thread": 0, "thunk": 1, "operation": "mutex_lock", "object": MUTEX, "result": 0, "t": 5_000_100,
-                    "wait": 500, "acquire": True, "release": False, "clock": [2], "stack": [7, 8, 9], "tsc": 1200,
+                    "wait": 500, "acquire": True, "release": False, "clock": [2], "stack": 0, "tsc": 1200,
                     "marker": 0xABC}
     assert (busy["acquire"], busy["result"], busy["wait"]) == (False, 16, 0)  # a time that runs backwards is no wait
+    assert stacks_of(bundle, [start, lock, busy]) == [None, [7, 8, 9], None]
 
 
 @pytest.mark.parametrize("operation", ACCESSES)
@@ -360,6 +369,32 @@ def test_many_threads_and_batches_stay_in_order(bundle: Bundle) -> None:
     assert table["clock"].to_pylist() == flat
 
 
+# --- call stacks ---
+
+def test_each_stack_is_stored_once_and_every_thunk_has_its_own(bundle: Bundle) -> None:
+    some = random.Random(5)
+    stacks = [tuple(some.randrange(1 << 64) for _ in range(some.randrange(5))) for _ in range(300)]
+    lists, wanted = [List(0), List(1)], ([], [])
+    for at in range(4000):
+        thread, stack = some.randrange(2), some.choice(stacks)
+        lists[thread].data += record(OP.DETACH, enter=at, stack=stack)
+        wanted[thread].append(list(stack) or None)
+    found = decode(bundle, *lists)
+    assert [stacks_of(bundle, found[thread]) for thread in (0, 1)] == [*wanted]
+    assert pq.read_table(bundle.decoded / "stacks.parquet").num_rows == len({one for one in stacks if one})
+
+
+def test_more_stacks_than_are_remembered_are_all_there(bundle: Bundle) -> None:
+    """Different stacks of 64 frames each, more than EVL_STACK_WORDS, and then the first ones again."""
+    one, frames = List(0), 64
+    count = (1 << 22) // frames + 3000
+    for at in [*range(count), *range(100)]:
+        one.data += record(OP.DETACH, enter=at, stack=tuple(range(at, at + frames)))
+    rows = decode(bundle, one)[0]
+    assert [stack[0] for stack in stacks_of(bundle, rows)] == [*range(count), *range(100)]  # type: ignore[index]
+    assert pq.read_table(bundle.decoded / "stacks.parquet").num_rows == count + 100
+
+
 # --- wrong input ---
 
 def test_no_lists_give_an_empty_table(bundle: Bundle) -> None:
@@ -461,7 +496,7 @@ def test_no_mutation_of_a_list_makes_the_decoder_misbehave(tmp_path: Path) -> No
     sources = ("decode/src/evl.c", "decode/src/evl_clock.c", "decode/src/evl_commit.c",
                "decode/src/evl_file.c", "decode/src/evl_heap.c",
                "decode/src/evl_operation.c", "decode/src/evl_order.c", "decode/src/evl_pages.c",
-               "decode/src/evl_rows.c", "decode/src/evl_wait.c")
+               "decode/src/evl_rows.c", "decode/src/evl_stacks.c", "decode/src/evl_wait.c")
     program = build("evl_walk", sources, "asan")
     for n in range(0, len(names) - 2, 60):
         run_case(program, *names[n:n + 60])

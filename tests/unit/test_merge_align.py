@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from ptweave.merge.accesses import thunks_at
 from ptweave.merge.align import FAR, NO_TIME, Aligner, Occurrences, Placement, Records, bounds
 from ptweave.merge.moments import Window, joined
+from ptweave.merge.tables import I64
 
 
 def array(values: list[int]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
@@ -46,10 +47,14 @@ def test_joined_moments_are_all_there_sorted_and_never_go_back(clock: list[tuple
     assert all(a <= b for a, b in itertools.pairwise(window.times.tolist()))
 
 
+def known(seq: I64, low: I64, high: I64) -> Occurrences:
+    return Occurrences(seq, lambda: (low, high))
+
+
 def place(records: int, occurrences: int, gaps: list[int], keys: tuple[list[int], list[int]]) -> list[tuple[int, bool]]:
     a, b = np.array(keys[0]), np.array(keys[1])
     nothing = np.zeros(records, np.int64)
-    found = Aligner(Records(nothing, nothing + 10**6), Occurrences(
+    found = Aligner(Records(nothing, nothing + 10**6), known(
         np.arange(occurrences), np.full(occurrences, NO_TIME), np.full(occurrences, FAR)), array(gaps),
         lambda i, j: a[i] == b[j]).run()
     return list(zip(found.occurrence.tolist(), found.exact.tolist(), strict=True))
@@ -70,7 +75,7 @@ def agreeing(records: list[int], occurrences: list[int]) -> Placement:
     """Placed behind a gap, by keys that a few records may not have."""
     a, b, count = np.array(records), np.array(occurrences), len(occurrences)
     times = np.zeros(len(records), np.int64)
-    return Aligner(Records(times, times + 10**6), Occurrences(
+    return Aligner(Records(times, times + 10**6), known(
         np.arange(count), np.full(count, NO_TIME), np.full(count, FAR)), array([0]),
         lambda i, j: np.ones(len(i), np.bool_), agree=lambda i, j: a[i] == b[j]).run()
 
@@ -86,11 +91,11 @@ def test_the_only_shift_records_can_have_is_certain_though_times_speak_against_s
     late = np.arange(13) * 1000
     late[[4, 6]] += 10**9
     keys = np.array([9, *range(10), 9, 9])
-    found = Aligner(Records(late, late), Occurrences(np.arange(10), np.arange(1, 11) * 1000, np.arange(1, 11) * 1000),
+    found = Aligner(Records(late, late), known(np.arange(10), np.arange(1, 11) * 1000, np.arange(1, 11) * 1000),
                     array([0]), lambda i, j: keys[i] == j).run()
     assert found.exact.tolist() == [False] + [True] * 10 + [False] * 2
     late[[1, 2, 3]] += 10**9  # half of them: something is wrong
-    assert not Aligner(Records(late, late), Occurrences(np.arange(10), np.arange(1, 11) * 1000,
+    assert not Aligner(Records(late, late), known(np.arange(10), np.arange(1, 11) * 1000,
                                                         np.arange(1, 11) * 1000), array([0]),
                        lambda i, j: keys[i] == j).run().exact.any()
 
@@ -111,6 +116,6 @@ def test_blocks_lie_in_the_thunks_between_those_whose_begin_is_known() -> None:
 
 def test_incomplete_records_are_never_certain_behind_a_gap() -> None:
     nothing = np.zeros(3, np.int64)
-    found = Aligner(Records(nothing, nothing), Occurrences(np.arange(3), nothing, nothing), array([]),
+    found = Aligner(Records(nothing, nothing), known(np.arange(3), nothing, nothing), array([]),
                     lambda i, j: i == j, complete=False).run()
     assert not found.exact.any()

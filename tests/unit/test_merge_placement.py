@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ptweave.data.bundle import Bundle
-from ptweave.data.schemas import SYSCALLS, THUNKS
+from ptweave.data.schemas import CALL_STACKS, MAPS, STACKS, SYSCALLS, THUNKS
 from ptweave.merge import merge_run
 from support.bundle_writer import BASE, IMAGE_STRIDE, BundleWriter, rows_of
 
@@ -262,10 +262,41 @@ def test_stacks_get_the_names_of_the_functions_that_called(program: Program) -> 
     bundle = program.writer.write()
     merge_run(bundle)
     rows = rows_of(bundle, THUNKS)
-    assert rows[0]["functions"] == ["main", None, None]
-    assert rows[1]["functions"][0] == "main"
-    assert [row["functions"] for row in rows[2:4]] == [[None, "main"], []]
+    named = {row["stack"]: row["functions"] for row in rows_of(bundle, CALL_STACKS)}
+    assert named[rows[0]["stack"]] == ["main", None, None]
+    assert named[rows[1]["stack"]] == named[rows[4]["stack"]] == ["main", None]
+    assert named[rows[2]["stack"]] == [None, "main"] and rows[3]["stack"] is None
     assert [row["caller"] for row in rows[:5]] == ["main", "main", None, None, "main"]
+    assert [row["site"] for row in rows[:4]] == [program.returns_to(0), program.writer.thunks[1]["stack"][0], 0x10,
+                                                 None]
+    tree = {row["stack"]: row for row in rows_of(bundle, STACKS)}
+    for stack, functions in named.items():  # the tree says the same, from the innermost frame on
+        for function in functions:
+            assert tree[stack]["function"] == function
+            stack = tree[stack]["parent"]
+        assert stack is None
+
+
+def test_the_same_addresses_are_another_stack_in_another_program(tmp_path: Path) -> None:
+    """An exec of the same thread maps another image there: each thunk's stack has the names of its own time."""
+    program = Program(BundleWriter(tmp_path / "run.ptw"))
+    writer = program.writer
+    site = program.returns_to(0)
+    writer.task(0)
+    writer.run(0, [program.plain])
+    for t in (5, 500):
+        writer.thunk(0, t=t, stack=[site])
+    writer.sideband.append({"kind": "process", "tsc": 100, "pid": 100, "space": 1, "detail": "exec", "path": "/bin/b"})
+    bundle = writer.write()
+    from support.bundle_writer import put
+    maps = rows_of(bundle, MAPS)
+    for row in maps:
+        row["image"] = row["image"] if row["space"] == 0 else None
+    put(bundle, MAPS, maps)
+    merge_run(bundle)
+    assert [row["caller"] for row in rows_of(bundle, THUNKS)] == ["main", None]
+    assert [row["site"] for row in rows_of(bundle, THUNKS)] == [site, site]
+    assert len({row["stack"] for row in rows_of(bundle, THUNKS)}) == 2
 
 
 def test_calls_of_threads_without_flow_are_placed_nowhere(program: Program) -> None:
@@ -308,14 +339,14 @@ def test_an_image_mapped_elsewhere_in_another_process_is_recognised(tmp_path: Pa
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from ptweave.data.schemas import DECODED_SYSCALLS, DECODED_THUNKS, MAPS
+    from ptweave.data.schemas import DECODED_SYSCALLS
     for rows in (writer.syscalls, writer.thunks):
         for row in rows:
             row["ip" if "ip" in row else "marker"] += moved  # type: ignore[operator]
             if "stack" in row:
                 row["stack"] = [address + moved for address in row["stack"]]  # type: ignore[attr-defined]
     pq.write_table(pa.Table.from_pylist(writer.syscalls, DECODED_SYSCALLS), bundle.decoded / "syscalls.parquet")
-    pq.write_table(pa.Table.from_pylist(writer.thunks, DECODED_THUNKS), bundle.decoded / "thunks.parquet")
+    writer.write_thunks(bundle, writer.thunks)
     maps = rows_of(bundle, MAPS)
     for row in maps:
         row["start"], row["end"] = row["start"] + moved, row["end"] + moved  # type: ignore[operator]
@@ -324,4 +355,4 @@ def test_an_image_mapped_elsewhere_in_another_process_is_recognised(tmp_path: Pa
     merge_run(bundle)
     assert {row["placed"] for row in rows_of(bundle, SYSCALLS)} == {"exact"}
     assert {row["placed"] for row in rows_of(bundle, THUNKS)} == {"exact"}
-    assert rows_of(bundle, THUNKS)[0]["functions"][0] == "main"
+    assert rows_of(bundle, THUNKS)[0]["caller"] == "main"

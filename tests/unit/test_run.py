@@ -97,6 +97,22 @@ def test_frames_lists_a_stack_innermost_first(tmp_path: Path) -> None:
             (3, "c", b), (2, "b", a), (1, "a", None)]
 
 
+def test_functions_of_lists_those_of_a_stack_that_was_logged(tmp_path: Path) -> None:
+    writer = BundleWriter(tmp_path / "run.ptw")
+    outer, inner = writer.block("outer", "call"), writer.block("inner", "call")
+    writer.run(0, [outer, inner])
+    sites = [writer.blocks[block].end for block in (inner, outer)]
+    for t, stack in enumerate(([sites[0], sites[1]], [], [sites[1]], [sites[0], sites[1]])):
+        writer.thunk(0, t=t, stack=stack)
+    merge_run(writer.write())
+    with Run(tmp_path / "run.ptw") as run:
+        assert run.sql("select functions_of(stack) from thunks order by thunk").rows() == [
+            (["inner", "outer"],), (None,), (["outer"],), (["inner", "outer"],)]
+        assert run.sql("select functions_of(thunks.stack) from thunks join stacks using (stack) where thunk = 2"
+                       ).rows() == [(["outer"],)]
+        assert run.sql("select blocks from call_stacks order by len(blocks)").rows() == [([None],), ([outer, None],)]
+
+
 def test_results_come_as_arrow_pandas_polars_and_rows(run: Run) -> None:
     result = run.sql("select thread, count(*) as paths from flow group by thread order by thread")
     rows = result.rows()

@@ -28,6 +28,7 @@ def written(folder: Path, name: str, order: list[int], *, base: int = 0,
     block = writer.block("main", "jump")
     rows: list[dict[str, Any]] = []
     syscalls: list[dict[str, Any]] = []
+    stacks: list[dict[str, Any]] = []
     t = 1000
     for thread in range(len(order) + 1):
         writer.task(thread, tid=100 + thread, begin=10 * thread, end=1_000_000_000, creator=100 * (thread > 0))
@@ -39,7 +40,8 @@ def written(folder: Path, name: str, order: list[int], *, base: int = 0,
             rows.append({"thread": thread, "thunk": step, "operation": "mutex_lock" if step else "start",
                          "object": base + LOCKS[(worker + step) % 2] if step else None, "result": result, "t": t,
                          "wait": took, "acquire": True, "release": False, "clock": [0] * thread + [step + 1],
-                         "functions": [f"step{step}", f"worker{worker}"], "placed": "none"})
+                         "caller": f"step{step}", "stack": 10 * worker + step, "placed": "none"})
+            stacks.append({"stack": 10 * worker + step, "functions": [f"step{step}", f"worker{worker}"]})
             t += took + 100
             for _ in range(step + 1):
                 syscalls.append({"thread": thread, "pid": 1, "tid": 100 + thread, "t_enter": t, "t_exit": t + 5,
@@ -49,6 +51,7 @@ def written(folder: Path, name: str, order: list[int], *, base: int = 0,
     bundle = writer.write()
     merge_run(bundle)
     put(bundle, schemas.THUNKS, rows)
+    put(bundle, schemas.CALL_STACKS, stacks)
     put(bundle, schemas.SYSCALLS, syscalls)
     put(bundle, schemas.EDGES, [])
     return bundle.path

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ptweave.data.schemas import ENCODED, FLOW, ROW_GROUP, TABLES, THUNKS, TableWriter, write_table
+from ptweave.data.schemas import CALL_STACKS, ENCODED, FLOW, ROW_GROUP, TABLES, TableWriter, write_table
 
 
 def flow(rows: int) -> pa.Table:
@@ -44,7 +44,7 @@ def test_lists_that_come_as_dictionaries_are_stored_so_and_read_as_lists_of_text
     names = [["f", None, "main"], [], None, ["g", "main"]]
     dictionary = pa.array(names, pa.list_(pa.string()))
     plain = pa.table({column.name: dictionary if column.name == "functions" else pa.nulls(4, column.type)
-                      for column in THUNKS.columns})
+                      for column in CALL_STACKS.columns})
     codes = {"f": 0, "g": 1, "main": 2}
     values = pa.DictionaryArray.from_arrays(
         pa.array([name if name is None else codes[name] for some in names for name in some or ()], pa.int32()),
@@ -53,9 +53,9 @@ def test_lists_that_come_as_dictionaries_are_stored_so_and_read_as_lists_of_text
                                        mask=pa.array([False, False, True, False]))
     rows = plain.set_column(plain.schema.get_field_index("functions"), "functions", encoded)
     for name, given in {"plain.parquet": plain, "encoded.parquet": rows}.items():
-        with TableWriter(tmp_path, THUNKS, name, encoded=["functions"] if given is rows else ()) as writer:
+        with TableWriter(tmp_path, CALL_STACKS, name, encoded=["functions"] if given is rows else ()) as writer:
             writer.write(given)
-        file = tmp_path / "thunks" / name
+        file = tmp_path / "call_stacks" / name
         group = pq.ParquetFile(file).metadata.row_group(0)
         stored = {group.column(i).path_in_schema: group.column(i).encodings for i in range(group.num_columns)}
         assert "RLE_DICTIONARY" in stored["functions.list.element"]

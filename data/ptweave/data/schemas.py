@@ -211,7 +211,7 @@ SYSCALLS = Table("syscalls", "a system call the program made", (
 ), ("thread", "seq"))
 
 THUNKS = Table("thunks", "what a thread does from one synchronisation operation to the next", (
-    _THREAD, Column("thunk", _I32, "", "ordinal in the thread"),
+    _THREAD, Column("thunk", _I32, "", "ordinal in the thread", delta=True),
     Column("operation", _STR, "", "operation that began it (start, mutex_lock, barrier_wait, …)", dictionary=True),
     Column("object", _U64, "address", "object of that operation; null none"),
     Column("result", _I64, "", "what the operation returned"),
@@ -222,10 +222,10 @@ THUNKS = Table("thunks", "what a thread does from one synchronisation operation 
     Column("clock", pa.list_(_U32), "", "vector clock at the thunk's begin, by thread number"),
     Column("seq", _I64, "blocks", "first block of the thunk; null when placed is none", delta=True),
     Column("seq_end", _I64, "blocks", "block after its last; null unknown", delta=True),
-    Column("caller", _STR, "", "function that called the operation: the first of `functions`, much faster to read",
+    Column("caller", _STR, "", "function that called the operation; null unknown", dictionary=True),
+    Column("site", _U64, "address", "return address of the operation's call, in `caller`; null unknown",
            dictionary=True),
-    Column("stack", pa.list_(_U64), "address", "return addresses at the operation, innermost first", dictionary=True),
-    Column("functions", pa.list_(_STR), "", "their functions; null elements unknown", dictionary=True),
+    Column("stack", _I32, "", "its call stack, see call_stacks; null unknown", dictionary=True),
     _PLACED,
 ), ("thread", "thunk"))
 
@@ -284,10 +284,11 @@ EDGES = Table("edges", "a dependence: of a thunk on another or on what came in, 
            dictionary=True),
     Column("from_thread", _I32, "", "thread it leads from; null for input", dictionary=True),
     Column("from_thunk", _I32, "", "first thunk it may lead from", delta=True),
-    Column("from_until", _I32, "", "last one: another than from_thunk only where a page was held open over thunks"),
+    Column("from_until", _I32, "", "last one: another than from_thunk only where a page was held open over thunks",
+           delta=True),
     Column("to_thread", _I32, "", "thread it leads to; null for output", dictionary=True),
     Column("to_thunk", _I32, "", "first thunk it may lead to", delta=True),
-    Column("to_until", _I32, "", "last one"),
+    Column("to_until", _I32, "", "last one", delta=True),
     Column("object", _U64, "address", "of sync: the object acquired"),
     Column("page", _U64, "address", "of data: the page"),
     Column("bytes", BYTES, "", "of data in the private view: the page's bytes the one wrote last; else null"),
@@ -428,6 +429,12 @@ STACKS = Table("stacks", "a call stack: its parent's frames and one more (the ma
     Column("block", _I32, "", "block that called it (null at the bottom)"),
 ), ("stack",))
 
+CALL_STACKS = Table("call_stacks", "the call stacks that thunks, accesses and allocations name, frame by frame", (
+    Column("stack", _I32, "", "stack number"),
+    Column("functions", pa.list_(_STR), "", "functions, innermost first; null elements unknown", dictionary=True),
+    Column("blocks", pa.list_(_I32), "", "blocks that called them; null elements unknown"),
+), ("stack",))
+
 CALLS = Table("calls", "a function call; stored only when merged with --calls", (
     _THREAD, Column("call", _I64, "", "ordinal in the thread", delta=True),
     Column("parent", _I64, "", "call it was made in; null at the bottom"),
@@ -442,8 +449,8 @@ CALLS = Table("calls", "a function call; stored only when merged with --calls", 
 
 TABLES: dict[str, Table] = {t.name: t for t in (
     THREADS, PROCESSES, IMAGES, MAPS, BLOCKS, PATHS, FLOW, CLOCK, PT_EVENTS, GAPS, SYSCALLS, THUNKS, ACCESSES,
-    ALLOCATIONS, TRANSFERS, EDGES, RACES, TAGS, PROBES, PROBE_SITES, WATCHES, WATCH_SITES, PROFILE, STACKS, CALLS,
-    *EVENT_TABLES)}
+    ALLOCATIONS, TRANSFERS, EDGES, RACES, TAGS, PROBES, PROBE_SITES, WATCHES, WATCH_SITES, PROFILE, STACKS,
+    CALL_STACKS, CALLS,    *EVENT_TABLES)}
 
 # --- between the stages -------------------------------------------------------------------------------------------
 
@@ -493,11 +500,16 @@ DECODED_SYSCALLS = pa.schema([
 
 DECODED_THUNKS = pa.schema([
     *[pa.field(c.name, c.type) for c in THUNKS.columns
-      if c.name not in ("seq", "seq_end", "placed", "caller", "functions")],
+      if c.name not in ("seq", "seq_end", "placed", "caller", "site", "stack")],
+    pa.field("stack", pa.int32()),  # row of decoded/stacks.parquet; null: none
     pa.field("tsc", pa.uint64()),
     pa.field("marker", pa.uint64()),  # address of the marker function in the thread's process
 ])
 """`decoded/thunks.parquet`: thunks in thread order, with clocks, not yet placed."""
+
+DECODED_STACKS = pa.schema([pa.field("stack", pa.list_(pa.uint64()))])
+"""`decoded/stacks.parquet`: call stacks that thunks name by their row here, return addresses innermost first. Few are
+there twice."""
 
 DECODED_TAGS = pa.schema([pa.field(c.name, c.type) for c in TAGS.columns
                           if c.name not in ("seq", "placed", "functions")])

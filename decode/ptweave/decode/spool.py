@@ -16,6 +16,9 @@ from ptweave.data.schemas import ROW_GROUP
 GROUP_BYTES = 64 << 20
 """Rows held back for one row group."""
 
+_STEADY = ("record", "thunk", "t", "tsc", "wait")
+"""Columns of numbers that lie beside each other."""
+
 
 class Spool:
     """Use as a context manager: the file at `path` goes away with it. A batch is of one thread (its first column)."""
@@ -64,7 +67,9 @@ class Spool:
         size = 0
         words = [field.name for field in self._schema if pa.types.is_string(field.type)]
         with pq.ParquetWriter(str(partial), self._schema, compression="zstd", compression_level=1,
-                              use_dictionary=["thread", *words]) as writer:
+                              use_dictionary=["thread", *words],
+                              column_encoding={name: "DELTA_BINARY_PACKED" for name in _STEADY
+                                               if name in self._schema.names} or None) as writer:
             for batch in self._in_thread_order():
                 pending.append(batch)
                 size += batch.nbytes

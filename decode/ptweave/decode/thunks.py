@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Event lists to thunks and accesses: `dependence/*.evl` → `decoded/thunks.parquet`, and where there are accesses
-`decoded/accesses.parquet` and `decoded/pages.parquet` (`ptweave.data.schemas.DECODED_…`).
+"""Event lists to thunks and accesses: `dependence/*.evl` → `decoded/thunks.parquet`, `stacks.parquet`, and where there
+are accesses `decoded/accesses.parquet` and `decoded/pages.parquet` (`ptweave.data.schemas.DECODED_…`).
 
 The C decoder (decode/src/evl.h) reads all threads together and computes vector clocks; it hands out batches of one
 thread's rows. They are kept in temporary Arrow files and written in thread order at the end, so memory stays bounded
@@ -23,9 +23,10 @@ import pyarrow as pa
 
 from ptweave.data import BadInput, Bundle, Ledger, Manifest
 from ptweave.data.evl import Operation
-from ptweave.data.schemas import BYTES, DECODED_ACCESSES, DECODED_PAGES, DECODED_THUNKS
+from ptweave.data.schemas import BYTES, DECODED_ACCESSES, DECODED_PAGES, DECODED_STACKS, DECODED_THUNKS
 from ptweave.decode._evl import ffi, lib
 from ptweave.decode.spool import Spool
+from ptweave.decode.stacks import StackFile
 
 THREADS_MAX = 1_000_000
 """Greatest thread number believed: clocks have a component for each."""
@@ -88,11 +89,13 @@ class ThunkDecoder:
         self.threads.append(thread)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """All thunks, accesses and pages (told apart by their schema), as batches of one thread each; a thread's
-        thunks and accesses in order. Raises OSError."""
+        """All thunks, accesses and pages, as batches of one thread each, and stacks before the first thunk that has
+        them (all told apart by their schema); a thread's thunks and accesses in order. Raises OSError."""
         batch, accesses = ffi.new("struct evl_batch *"), ffi.new("struct evl_accesses *")
         while kind := _check(lib.evl_decoder_next(self._decoder, batch, accesses), None):
             if kind == lib.EVL_THUNKS:
+                if batch.new_stacks:
+                    yield _stack_batch(batch)
                 yield _record_batch(batch)
                 continue
             if accesses.rows:
@@ -133,8 +136,16 @@ def _lists(offsets: Any, values: Any, rows: int, dtype: str) -> pa.ListArray:
     return pa.ListArray.from_arrays(pa.array(starts), pa.array(_column(values, int(starts[-1]), dtype)))
 
 
+def _stack_batch(batch: Any) -> pa.RecordBatch:
+    offsets = _column(batch.new_offsets, int(batch.new_stacks) + 1, "<u4")
+    words = _column(batch.new_words + int(offsets[0]), int(offsets[-1] - offsets[0]), "<u8")
+    lists = pa.ListArray.from_arrays(pa.array((offsets - offsets[0]).astype(np.int32)), pa.array(words))
+    return pa.RecordBatch.from_arrays([lists], schema=DECODED_STACKS)
+
+
 def _record_batch(batch: Any) -> pa.RecordBatch:
     rows = int(batch.rows)
+    stacks = _column(batch.stack, rows, "<i4")
     flags = _column(batch.flags, rows, "u1")
     objects = _column(batch.object, rows, "<u8")
     columns: dict[str, pa.Array] = {
@@ -148,7 +159,7 @@ def _record_batch(batch: Any) -> pa.RecordBatch:
         "acquire": pa.array((flags & ACQUIRE) != 0),
         "release": pa.array((flags & RELEASE) != 0),
         "clock": _lists(batch.clock_offsets, batch.clock, rows, "<u4"),
-        "stack": _lists(batch.stack_offsets, batch.stack, rows, "<u8"),
+        "stack": pa.array(stacks, mask=stacks < 0),
         "tsc": pa.array(_column(batch.tsc, rows, "<u8")),
         "marker": pa.array(_column(batch.marker, rows, "<u8")),
     }
@@ -210,16 +221,21 @@ def lists_of(bundle: Bundle) -> tuple[dict[int, Path], list[Path]]:
 class _Spools:
     """What comes out, by kind."""
 
+    stacks: StackFile
     thunks: Spool
     accesses: Spool
     pages: Spool
 
     def add(self, batch: pa.RecordBatch) -> None:
+        if batch.schema.equals(DECODED_STACKS):
+            self.stacks.add(batch)
+            return
         spools = {DECODED_THUNKS: self.thunks, DECODED_ACCESSES: self.accesses, DECODED_PAGES: self.pages}
         spools[batch.schema].add(batch)
 
     def write(self, folder: Path) -> None:
         """Files of accesses are there only when there were any."""
+        self.stacks.finish()
         self.thunks.write(folder / "thunks.parquet")
         for spool, name in ((self.accesses, "accesses.parquet"), (self.pages, "pages.parquet")):
             if spool.rows:
@@ -229,8 +245,8 @@ class _Spools:
 
 
 def decode_thunks(bundle: Bundle) -> int:
-    """Write `decoded/thunks.parquet`, `accesses.parquet` and `pages.parquet`, and account for it in the ledger
-    (`thunks`, `clocks`, `accesses`); returns the number of thunks.
+    """Write `decoded/thunks.parquet`, `stacks.parquet`, `accesses.parquet` and `pages.parquet`, and account for it in
+    the ledger (`thunks`, `clocks`, `accesses`); returns the number of thunks.
 
     A list that is cut short, corrupt or unreadable costs what cannot be read of it, never the others.
     Raises BadInput when the folder of lists cannot be read.
@@ -243,7 +259,8 @@ def decode_thunks(bundle: Bundle) -> int:
         lists, strange = lists_of(bundle)
         lost["not a list"] = len(strange)
         with ExitStack() as files:
-            spools = _Spools(*(files.enter_context(Spool(bundle.decoded / f".{name}.spool", schema))
+            stacks = files.enter_context(StackFile(bundle.decoded / "stacks.parquet"))
+            spools = _Spools(stacks, *(files.enter_context(Spool(bundle.decoded / f".{name}.spool", schema))
                                for name, schema in _KINDS))
             decoder = files.enter_context(ThunkDecoder(bundle.manifest))
             for thread, path in lists.items():

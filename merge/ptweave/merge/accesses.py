@@ -104,8 +104,7 @@ class Accesses:
             fits: Bools = (records.thunk[rows] >= first[places]) & (records.thunk[rows] <= last[places])
             return fits
 
-        low, high = bounds(seqs, clock())
-        placed = Aligner(Records(records.t, records.t), Occurrences(seqs, low, high), gaps,
+        placed = Aligner(Records(records.t, records.t), Occurrences(seqs, lambda: bounds(seqs, clock())), gaps,
                          match, agree=agree, complete=not self._lost(thread)).run()
         hit = np.flatnonzero(placed.occurrence >= 0)
         occurrence = placed.occurrence[hit]

@@ -15,6 +15,7 @@ import bisect
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -30,6 +31,7 @@ _NEIGHBOURHOOD_NS = 1_000_000_000  # shifts are looked for this far around a run
 _SCREEN = 64  # occurrences compared first
 _PASSES = 4  # a certain run narrows what its neighbours can be
 _CHUNK = 1 << 12  # shifts screened at a time
+_PART = 1 << 16  # records compared at a time
 _WORK = 1 << 24  # comparisons a run may cost before it is left to time
 _ALONE = 5  # of a shift that no other one is an alternative to, this part may be wrong
 _CLEARLY, _TIMES = 3, 4  # the next best shift is wrong for so many records more than so many times those of the best
@@ -46,13 +48,25 @@ class Records:
         return len(self.begin)
 
 
-@dataclass(frozen=True)
 class Occurrences:
     """Places in the flow in order; each was executed at some moment in [low, high] (NO_TIME, FAR: unknown)."""
 
-    seq: I64
-    low: I64
-    high: I64
+    def __init__(self, seq: I64, times: Callable[[], tuple[I64, I64]]) -> None:
+        """`times` gives low and high: it is asked only where there are gaps, or something does not fit."""
+        self.seq = seq
+        self._times = times
+
+    @cached_property
+    def _bounds(self) -> tuple[I64, I64]:
+        return self._times()
+
+    @property
+    def low(self) -> I64:
+        return self._bounds[0]
+
+    @property
+    def high(self) -> I64:
+        return self._bounds[1]
 
     def __len__(self) -> int:
         return len(self.seq)
@@ -139,12 +153,18 @@ class Aligner:
         Returns what is still to be aligned.
         """
         count = min(len(run), len(self._records))
-        records, places = np.arange(count), np.arange(run.first, run.first + count)
-        fits = self._match(records, places)
-        broken = count if bool(fits.all()) else int(np.argmin(fits))
+        broken = wrong = 0
+        while broken < count:  # a part after the other: there may be millions
+            records = np.arange(broken, min(broken + _PART, count))
+            fits = self._match(records, run.first + records)
+            if not fits.all():
+                broken += int(np.argmin(fits))
+                break
+            wrong += int(self._disagree(records, run.first + records).sum())
+            broken += len(records)
         # without a gap both sides end together; one may be short by one: a thread killed while it logged
         ends_well = self._broken or abs(len(run) - len(self._records)) <= 1
-        if broken == count and ends_well and self._disagree(records, places).sum() <= self._few(count):
+        if broken == count and ends_well and wrong <= self._few(count):
             self._claim(0, run)
             return []
         # something is missing that no gap tells of: it may be missing before the first misfit, too

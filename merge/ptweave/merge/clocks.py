@@ -6,7 +6,9 @@ It takes four bytes for each thunk and component, beside the bundle's decoded ta
 
 from __future__ import annotations
 
+import itertools
 import tempfile
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Any
 
@@ -14,11 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ptweave.data.errors import BadInput
-from ptweave.merge import thunks
 from ptweave.merge._merge import ffi
 from ptweave.merge.scratch import Scratch
-from ptweave.merge.tables import I32, I64, Bools, numbers
-from ptweave.merge.thunk_rows import ThunkRows
+from ptweave.merge.tables import I32, I64, Bools, numbers, within
+from ptweave.merge.thunk_rows import FILE, ThunkRows
 
 THREADS_MAX = 1_000_000
 """Greatest thread number believed."""
@@ -30,25 +31,17 @@ class Clocks:
     Raises BadInput when a thread's thunks are not numbered one after the other.
     """
 
-    def __init__(self, scratch: Scratch) -> None:
-        sizes = scratch.table(thunks.FILE, (
-            "select thread, count(*) as thunks, min(thunk) as first, max(thunk) as last, "
-            "count(distinct thunk) as kinds, coalesce(max(len(clock)), 0) as width "
-            "from source where thread is not null group by thread order by thread"))
-        thread, count = numbers(sizes, "thread").astype(np.int64), numbers(sizes, "thunks").astype(np.int64)
-        last, width = numbers(sizes, "last"), numbers(sizes, "width").astype(np.int64)
-        if len(thread) and (thread[0] < 0 or thread[-1] >= THREADS_MAX or (numbers(sizes, "first") != 0).any()
-                            or (last != count - 1).any() or (numbers(sizes, "kinds") != count).any()):
-            raise BadInput("has thunks that do not follow each other", where=str(scratch.folder / thunks.FILE),
-                           remedy="decode and merge the run again")
-        self.threads = int(thread[-1]) + 1 if len(thread) else 0
-        self.count: I32 = self._spread(thread, count)
-        self.width: I32 = self._spread(thread, width)
+    def __init__(self, scratch: Scratch, rows: ThunkRows) -> None:
+        self._rows = rows
+        sizes = self._sizes(str(scratch.folder / FILE))
+        self.threads = max(sizes) + 1 if sizes else 0
+        self.count: I32 = self._spread({thread: count for thread, (count, _) in sizes.items()})
+        self.width: I32 = self._spread({thread: width for thread, (_, width) in sizes.items()})
         cells = self.count.astype(np.int64) * self.width
         self.begin: I64 = np.concatenate([[0], np.cumsum(cells)]).astype(np.int64)
         self._file = tempfile.TemporaryFile(dir=scratch.folder)  # noqa: SIM115 (closed by `close`)
         self.values: npt.NDArray[np.uint32] = np.memmap(self._file, np.uint32, "w+", shape=max(int(self.begin[-1]), 1))
-        self._fill(scratch)
+        self._fill()
         self.raw: Any = ffi.new("struct ptm_clocks *", {
             "values": ffi.from_buffer("uint32_t[]", self.values), "begin": ffi.from_buffer("int64_t[]", self.begin),
             "count": ffi.from_buffer("int32_t[]", self.count), "width": ffi.from_buffer("int32_t[]", self.width),
@@ -64,19 +57,44 @@ class Clocks:
                  trace: TracebackType | None) -> None:
         self.close()
 
-    def _spread(self, thread: I64, values: I64) -> I32:
+    def _sizes(self, where: str) -> dict[int, tuple[int, int]]:
+        """How many thunks each thread has, and components their clocks."""
+        sizes: dict[int, tuple[int, int]] = {}
+        for thread, first, lengths, _ in self._parts():
+            count, width = sizes.get(thread, (0, 0))
+            if first != count or not 0 <= thread < THREADS_MAX:
+                raise BadInput("has thunks that do not follow each other", where=where,
+                               remedy="decode and merge the run again")
+            sizes[thread] = count + len(lengths), max(width, int(lengths.max()))
+        return sizes
+
+    def _parts(self) -> Iterator[tuple[int, int, I64, npt.NDArray[np.uint32]]]:
+        """Thunks of one thread that follow each other: the thread, the first one's number (−1: they do not follow), the
+        lengths of their clocks, and these."""
+        for batch in self._rows.batches(["thread", "thunk", "clock"], placed=True):
+            threads, thunk = numbers(batch, "thread"), numbers(batch, "thunk", -1)
+            edges = [0, *(np.flatnonzero(np.diff(threads)) + 1).tolist(), len(threads)]
+            for begin, end in itertools.pairwise(edges):
+                clock = batch.column("clock").slice(begin, end - begin)
+                first = int(thunk[begin]) if bool((np.diff(thunk[begin:end]) == 1).all()) else -1
+                yield (int(threads[begin]), first,
+                       clock.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64),
+                       clock.flatten().to_numpy(zero_copy_only=False))
+
+    def _spread(self, values: dict[int, int]) -> I32:
         found = np.zeros(self.threads, np.int32)
-        found[thread] = values
+        found[list(values)] = list(values.values())
         return found
 
-    def _fill(self, scratch: Scratch) -> None:
-        for batch in ThunkRows(scratch).batches(["thread", "thunk", "clock"], placed=True):
-            thread, thunk = numbers(batch, "thread"), numbers(batch, "thunk").astype(np.int64)
-            clock = batch.column("clock")
-            lengths = clock.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
-            row = self.begin[thread] + thunk * self.width[thread]
-            place = np.repeat(row - np.cumsum(lengths) + lengths, lengths) + np.arange(int(lengths.sum()))
-            self.values[place] = clock.flatten().to_numpy(zero_copy_only=False)
+    def _fill(self) -> None:
+        for thread, first, lengths, values in self._parts():
+            width = int(self.width[thread])
+            begin = int(self.begin[thread]) + first * width
+            if len(values) == len(lengths) * width:
+                self.values[begin:begin + len(values)] = values
+                continue
+            row = begin + np.arange(len(lengths)) * width
+            self.values[np.repeat(row, lengths) + within(lengths)] = values
 
     def has(self, threads: I32, thunks_: I32) -> Bools:
         """Whether there are such thunks."""

@@ -58,14 +58,15 @@ select name, call_text(number, args, result, paths, files, data), null::varchar[
 where row = ?"""
 
 _THUNKS = """
-select row_number() over (order by thunk) as row, hash(operation, functions[1], functions[2], functions[3]) as token,
+select row_number() over (order by thunk) as row, hash(operation, caller, functions[2], functions[3]) as token,
        hash(result) as result, hash(null) as errno, hash(null) as paths, hash(null) as data, coalesce(seq, -1) as seq,
        t, coalesce(wait, 0) as ns, thunk
-from thunks where thread = ? order by 1"""
+from thunks left join call_stacks using (stack) where thread = ? order by 1"""
 _THUNK = """
 select operation, operation || ' = ' || coalesce(result::varchar, '?'),
-       list_transform(functions, lambda x: coalesce(x, '?')), seq, t, thunk from (
+       list_transform(coalesce(functions, []), lambda x: coalesce(x, '?')), seq, t, thunk from (
   select *, row_number() over (order by thunk) as row from thunks where thread = ?)
+  left join call_stacks using (stack)
 where row = ?"""
 
 _FIELDS = ("result", "errno", "paths", "data")

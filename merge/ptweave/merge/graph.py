@@ -119,16 +119,17 @@ def _copy(pointer: Any, count: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     return found
 
 
-def write_graph(bundle: Bundle, scratch: Scratch, tasks: Tasks, lines: Lines | None, ledger: Ledger) -> None:
+def write_graph(bundle: Bundle, scratch: Scratch, rows: ThunkRows, tasks: Tasks, lines: Lines | None,
+                ledger: Ledger) -> None:
     """Write `edges` and, where accesses were recorded, `races`. `lines` finds names: it must be there for that.
 
     Accesses in thunks that there are not are counted in the ledger (`edges/pages`).
     Raises BadInput when thunks contradict each other.
     """
     ledger.drop("edges/pages")
-    with Clocks(scratch) as clocks, Graph(clocks, str(bundle.decoded / accesses.PAGES)) as graph:
+    with Clocks(scratch, rows) as clocks, Graph(clocks, str(bundle.decoded / accesses.PAGES)) as graph:
         with TableWriter(bundle.tables, EDGES, "0.parquet") as writer:
-            for table in _order(scratch, graph):
+            for table in _order(rows, graph):
                 writer.write(table)
         if lines is None or not (bundle.decoded / accesses.PAGES).exists():
             return
@@ -148,9 +149,9 @@ def write_graph(bundle: Bundle, scratch: Scratch, tasks: Tasks, lines: Lines | N
 # --- control and synchronisation --------------------------------------------------------------------------------------
 
 
-def _order(scratch: Scratch, graph: Graph) -> Iterator[pa.Table]:
+def _order(rows: ThunkRows, graph: Graph) -> Iterator[pa.Table]:
     """What the order of thunks says: control and sync edges, by the thunk they lead to."""
-    for batch in ThunkRows(scratch).batches(["thread", "thunk", "acquire", "object"], placed=True):
+    for batch in rows.batches(["thread", "thunk", "acquire", "object"], placed=True):
         threads = numbers(batch, "thread")
         edges = np.flatnonzero(np.diff(threads)) + 1
         for first, end in zip([0, *edges.tolist()], [*edges.tolist(), len(threads)], strict=True):

@@ -45,7 +45,7 @@ code as (
          min(maps.start) + any_value(images.size) + 1048576 as high
   from maps join images using (image) where images.size is not null and images.path is not null group by 1, 2),
 used as (
-  select object, array_to_string(list_sort(list(distinct coalesce(functions[1], '?')))[:6], ', ') as site
+  select object, array_to_string(list_sort(list(distinct coalesce(caller, '?')))[:6], ', ') as site
   from thunks where object is not null and object != 0 and operation not in ('start', 'create', 'join', 'exit')
   group by object),
 objects as (
@@ -53,24 +53,25 @@ objects as (
          (select name || '+0x' || to_hex(object - low) from code where object >= low and object < high
           order by low desc limit 1) as place from used),
 events as (
-  select thread, t, 'operation ' || operation || ' in ' || coalesce(functions[1], '?') || ' < '
+  select thread, t, 'operation ' || operation || ' in ' || coalesce(caller, '?') || ' < '
          || coalesce(functions[2], '?') || ' < ' || coalesce(functions[3], '?') as event, operation as name,
-         result from thunks
+         result from thunks left join call_stacks using (stack)
   union all
-  select thread, thunks.t, 'object ' || coalesce(place, site), null, null from thunks join objects using (object)
+  select thread, thunks.t, 'object ' || coalesce(place, objects.site), null, null
+  from thunks join objects using (object)
   union all
   select thread, t_enter, 'system call ' || name || coalesce(' ' || regexp_replace(coalesce(paths[1], files[1]),
          '(\\[[0-9]+\\])|(^/proc/[0-9]+)', '', 'g'), ''), name, result from syscalls where name != 'futex'
   union all
   select thread, t, 'tag ' || text, null, null from tags
   union all
-  select to_thread, taken.t, 'after ' || role || coalesce(' in ' || given.functions[1], ''), null, null
+  select to_thread, taken.t, 'after ' || role || coalesce(' in ' || given.caller, ''), null, null
   from edges join roles on roles.thread = from_thread
   join thunks as taken on taken.thread = to_thread and taken.thunk = to_thunk
   left join thunks as given on given.thread = from_thread and given.thunk = from_thunk + 1
   where kind = 'sync'
   union all
-  select from_thread, given.t, 'before ' || role || coalesce(' in ' || taken.functions[1], ''), null, null
+  select from_thread, given.t, 'before ' || role || coalesce(' in ' || taken.caller, ''), null, null
   from edges join roles on roles.thread = to_thread
   join thunks as given on given.thread = from_thread and given.thunk = from_thunk + 1
   left join thunks as taken on taken.thread = to_thread and taken.thunk = to_thunk
@@ -80,9 +81,9 @@ events as (
 
 _THUNKS = """
 bounds as (
-  select thread, thunk, t, coalesce(wait, 0) as wait, operation, functions[1] as function, seq, seq_end,
+  select thread, thunk, t, coalesce(wait, 0) as wait, operation, caller as function, seq, seq_end,
          lead(t) over (partition by thread order by thunk) as t_end,
-         lead(operation || ' in ' || coalesce(functions[1], '?')) over (partition by thread order by thunk) as last
+         lead(operation || ' in ' || coalesce(caller, '?')) over (partition by thread order by thunk) as last
   from thunks),
 nodes as (
   select bounds.thread, bounds.thunk, t, coalesce(bounds.t_end, threads.t_end, t + wait) as t_end, wait, operation,

@@ -22,6 +22,7 @@ from ptweave.data.ledger import Ledger
 from ptweave.data.schemas import (
     ACCESSES,
     ALLOCATIONS,
+    CALL_STACKS,
     CALLS,
     CLOCK,
     EDGES,
@@ -66,7 +67,7 @@ from ptweave.merge.transfers import Transfers
 from ptweave.merge.walk import Walker
 
 _MADE_HERE = (THREADS, PROCESSES, SYSCALLS, THUNKS, ACCESSES, ALLOCATIONS, TRANSFERS, EDGES, RACES, TAGS, PROBES,
-              WATCHES, PROFILE, STACKS, CALLS)
+              WATCHES, PROFILE, STACKS, CALL_STACKS, CALLS)
 _LACKS = "merge: "
 _CALLS_FILE = "calls.parquet"
 _NONE: I64 = np.empty(0, np.int64)
@@ -74,7 +75,7 @@ _NONE: I64 = np.empty(0, np.int64)
 
 def merge_run(bundle: Bundle, *, calls: bool = False, progress: Callable[[int, int], None] | None = None) -> None:
     """Make the tables threads, processes, syscalls, thunks, accesses, allocations, transfers, edges, races, tags,
-    probes, watches, profile, stacks, and calls when asked for.
+    probes, watches, profile, stacks, call_stacks, and calls when asked for.
 
     Reads `tables/` and `decoded/` as decoding left them; whatever is missing there leaves its tables out, and
     `manifest.lacks` says so. Running it again replaces what it made. `progress(done, total)` counts rows of flow,
@@ -167,7 +168,7 @@ class _Merge:
         if not (self._bundle.decoded / thunks.FILE).exists():
             self._lacks.append("no decoded thunks")
             return None
-        found = Thunks(self._bundle, self._scratch, self._ledger)
+        found = Thunks(self._scratch, self._ledger, self._addresses)
         found.flag_markers(self._program, self._addresses)
         return found
 
@@ -209,11 +210,19 @@ class _Merge:
                 self._walk_thread(thread, walker, sink)
                 for rows in walker.profile(thread):
                     profile.write(rows)
-            if self._accesses:
-                self._accesses.number_stacks(RecordedStacks(walker, self._addresses))
+            self._number_stacks(RecordedStacks(walker, self._addresses))
             with TableWriter(self._bundle.tables, STACKS) as stacks:
                 walker.write_stacks(stacks)
             self._folds = walker.folds
+
+    def _number_stacks(self, recorded: RecordedStacks) -> None:
+        """Stacks that were logged, in the same table as the walked ones."""
+        if self._thunks:
+            self._thunks.number_stacks(recorded)
+        if self._accesses:
+            self._accesses.number_stacks(recorded)
+        with TableWriter(self._bundle.tables, CALL_STACKS, encoded=["functions"]) as writer:
+            recorded.write(writer)
 
     def _walk_thread(self, thread: int, walker: Walker, sink: Any) -> None:
         gaps = self._gaps(thread)
@@ -283,12 +292,12 @@ class _Merge:
         if self._syscalls:
             self._syscalls.write(bundle, self._scratch, self._programs(), self._ledger)
         if self._thunks:
-            self._thunks.write(bundle, self._addresses, self._functions)
+            self._thunks.write(bundle, self._program)
         lines = Lines(bundle, self._program, self._addresses) if self._accesses else None
         if self._accesses and lines:
             self._accesses.write(bundle, lines)
         if self._thunks:
-            write_graph(bundle, self._scratch, self._tasks, lines, self._ledger)
+            write_graph(bundle, self._scratch, self._thunks.rows, self._tasks, lines, self._ledger)
         if self._syscalls:
             Transfers(self._tasks, self._syscalls, self._thunks).write(bundle, self._scratch)
         for some in self._tags:

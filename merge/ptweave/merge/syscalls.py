@@ -129,10 +129,10 @@ class SystemCalls:
             fits: Bools = same | there | ~known[records]
             return fits
 
-        low, high = bounds(seqs, clock())
         end = np.where(self._returned[rows], self._exit[rows], FAR)
         placed = Aligner(
-            Records(self._enter[rows], np.maximum(end, self._enter[rows])), Occurrences(seqs, low, high), gaps, match,
+            Records(self._enter[rows], np.maximum(end, self._enter[rows])),
+            Occurrences(seqs, lambda: bounds(seqs, clock())), gaps, match,
             trusted=trusted, complete=trusted or self._complete).run()
         hit = placed.occurrence >= 0
         self.places.put(rows[hit], seqs[placed.occurrence[hit]], placed.exact[hit])

@@ -46,17 +46,21 @@ def table_files(bundle: Bundle, table: Table) -> list[Path]:
                   + [0])
 
 
-def open_parquet(path: Path, schema: pa.Schema) -> pq.ParquetFile:
-    """Open a Parquet file that must have (at least) the columns of `schema`. Raises BadInput naming the file."""
+def open_parquet(path: Path, schema: pa.Schema, dictionaries: list[str] | None = None) -> pq.ParquetFile:
+    """Open a Parquet file that must have (at least) the columns of `schema`; some columns of text come as dictionaries.
+    Raises BadInput naming the file."""
     try:
-        file = pq.ParquetFile(path)
+        file = pq.ParquetFile(path, read_dictionary=dictionaries)
         found = file.schema_arrow
     except (OSError, pa.ArrowException, ValueError) as error:
         raise corrupt(path, error) from error
     for column in schema:
         index = found.get_field_index(column.name)
-        if index < 0 or found.field(index).type != column.type:
-            what = "no column" if index < 0 else f"another type ({found.field(index).type}) of column"
+        kind = found.field(index).type if index >= 0 else None
+        if kind is not None and column.name in (dictionaries or ()) and pa.types.is_dictionary(kind):
+            kind = kind.value_type
+        if kind != column.type:
+            what = "no column" if index < 0 else f"another type ({kind}) of column"
             file.close()
             raise BadInput(f"has {what} {column.name}", where=str(path),
                            remedy="decode and merge the run again with this ptweave")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Reading `decoded/thunks.parquet` in the order of threads and thunks, and its call stacks, most of which are alike."""
+"""Reading `decoded/thunks.parquet` in the order of threads and thunks, and the call stacks that it names."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from ptweave.data.schemas import DECODED_THUNKS
-from ptweave.merge.recorded_stacks import as_bytes
+from ptweave.data.schemas import DECODED_STACKS, DECODED_THUNKS
 from ptweave.merge.scratch import Scratch
-from ptweave.merge.tables import BATCH_ROWS, I32, I64, corrupt, numbers, open_parquet
+from ptweave.merge.tables import BATCH_ROWS, I64, U64, corrupt, numbers, open_parquet
 
 FILE = "thunks.parquet"
+STACKS_FILE = "stacks.parquet"
+TEXT = ["operation"]
+"""Columns that come as dictionaries."""
 
 _ORDER = "order by thread nulls last, thunk, file_row_number"
-
-STACK_BYTES = 1 << 26
-"""Bytes of distinct stacks kept; of runs that have more, stacks are read a second time."""
+_LISTED = 1 << 14
+"""Stacks read at a time."""
 
 
 class ThunkRows:
@@ -41,7 +41,7 @@ class ThunkRows:
             last = int(thread[-1]), int(thunk[-1])
 
     def _as_stored(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
-        with open_parquet(self._path, DECODED_THUNKS) as file:
+        with open_parquet(self._path, DECODED_THUNKS, TEXT) as file:
             try:
                 for batch in file.iter_batches(BATCH_ROWS, columns=columns, use_threads=False):
                     if len(batch):
@@ -62,60 +62,16 @@ class ThunkRows:
                 yield batch
 
 
-class Stacks:
-    """Call stacks of rows (return addresses, innermost first), each distinct one kept once."""
-
-    def __init__(self) -> None:
-        self._known: dict[bytes, int] = {}
-        self._values: list[bytes] = []
-        self._codes: list[I32] = []
-        self._size = 0
-        self.whole = True
-        """False: there were too many to keep, and `codes` has none."""
-
-    def add(self, lists: pa.ListArray) -> None:
-        """Take more rows' stacks."""
-        if not self.whole:
-            return
-        codes, distinct = encoded(lists)
-        values = distinct.to_pylist()
-        self._size += sum(len(value) for value in values if value not in self._known)
-        if self._size > STACK_BYTES:
-            self.whole, self._known, self._values, self._codes = False, {}, [], []
-            return
-        for value in values:
-            if self._known.setdefault(value, len(self._values)) == len(self._values):
-                self._values.append(value)
-        numbers_ = np.array([self._known[value] for value in values], np.int32)
-        self._codes.append(numbers_[codes])
-
-    def close(self) -> None:
-        """Nothing more comes."""
-        self.codes: I32 = np.concatenate([np.zeros(0, np.int32), *self._codes])
-        self.distinct = pa.array(self._values, pa.large_binary())
-        self._codes, self._known, self._values = [], {}, []
-
-
-def encoded(lists: pa.ListArray) -> tuple[I32, pa.LargeBinaryArray]:
-    """Rows' lists of words as numbers of distinct ones, and these as bytes."""
-    found = as_bytes(lists).dictionary_encode()
-    return found.indices.to_numpy(zero_copy_only=False), found.dictionary
-
-
-def words(stacks: pa.LargeBinaryArray) -> pa.ListArray:
-    """Lists of words that were made bytes."""
-    offsets = np.frombuffer(stacks.buffers()[1], np.int64)[stacks.offset:stacks.offset + len(stacks) + 1]
-    first, last = (int(offsets[0]), int(offsets[-1])) if len(stacks) else (0, 0)
-    data = stacks.buffers()[2]
-    values = np.frombuffer(data, np.uint8)[first:last].view("<u8") if last > first else np.zeros(0, np.uint64)
-    return pa.ListArray.from_arrays(pa.array(((offsets - first) // 8).astype(np.int32)), pa.array(values))
-
-
-def innermost(lists: pa.ListArray) -> npt.NDArray[np.uint64]:
-    """The first word of each list; 0 where there is none."""
-    lengths = lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
-    begins: I64 = np.cumsum(lengths) - lengths
-    values = lists.flatten().to_numpy(zero_copy_only=False).astype(np.uint64, copy=False)
-    found = np.zeros(len(lists), np.uint64)
-    found[lengths > 0] = values[begins[lengths > 0]]
-    return found
+def stack_batches(scratch: Scratch) -> Iterator[tuple[I64, U64]]:
+    """Call stacks in the order of their numbers: offsets of each batch's, and their return addresses, innermost first.
+    Raises BadInput when the file is corrupt or missing."""
+    path = scratch.folder / STACKS_FILE
+    with open_parquet(path, DECODED_STACKS) as file:
+        try:
+            for batch in file.iter_batches(_LISTED, use_threads=False):
+                lists = batch.column("stack")
+                lengths = lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+                words = lists.flatten().fill_null(0).to_numpy(zero_copy_only=False).astype(np.uint64, copy=False)
+                yield np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64), words
+        except (OSError, pa.ArrowException, ValueError) as error:
+            raise corrupt(path, error) from error

@@ -4,6 +4,7 @@ marker in a thread's flow is where its n-th thunk begins; checked against the lo
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,42 +13,50 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ptweave.data.bundle import Bundle
+from ptweave.data.evl import Operation
 from ptweave.data.ledger import Ledger
-from ptweave.data.schemas import DECODED_THUNKS, THUNKS, TableWriter
+from ptweave.data.schemas import DECODED_THUNKS, ENCODED, THUNKS, TableWriter
 from ptweave.merge._merge import lib
-from ptweave.merge.addresses import MAX_SPACES, Addresses
+from ptweave.merge.addresses import Addresses
 from ptweave.merge.align import Aligner, Occurrences, Records, bounds
+from ptweave.merge.distinct import distinct
 from ptweave.merge.moments import Moments
-from ptweave.merge.place import Grouped, Places
+from ptweave.merge.place import Places
 from ptweave.merge.program import Program
+from ptweave.merge.recorded_stacks import RecordedStacks
 from ptweave.merge.scratch import Scratch
-from ptweave.merge.tables import BATCH_ROWS, I64, U64, Bools, numbers
+from ptweave.merge.tables import BATCH_ROWS, I32, I64, U64, Bools, numbers
 from ptweave.merge.thunk_rows import FILE as FILE
-from ptweave.merge.thunk_rows import Stacks, ThunkRows, encoded, innermost, words
+from ptweave.merge.thunk_rows import ThunkRows
+from ptweave.merge.thunk_stacks import ThunkStacks, kinds_of
 
-_ROW_GROUP = 1 << 18
+_NOWHERE = slice(0, 0)
+_PAIRS = 1 << 22
+"""Call stacks times lists of callers that are compared before any thunk is."""
 
 
 class Thunks:
     """The run's decoded thunks, in (thread, thunk) order, and where they begin."""
 
-    def __init__(self, bundle: Bundle, scratch: Scratch, ledger: Ledger) -> None:
-        self._file = ThunkRows(scratch)
+    def __init__(self, scratch: Scratch, ledger: Ledger, addresses: Addresses) -> None:
+        self.rows = ThunkRows(scratch)
         self._ledger = ledger
-        self._stacks = Stacks()
         parts: list[tuple[npt.NDArray[Any], ...]] = [(np.zeros(0, np.int32), np.zeros(0, np.int64),
-                                                      np.zeros(0, np.int64), np.zeros(0, np.uint64),
-                                                      np.zeros(0, np.uint64))]
-        for batch in self._file.batches(["thread", "t", "wait", "marker", "stack"]):
+                                                      np.zeros(0, np.int64), np.zeros(0, np.int32),
+                                                      np.zeros(0, np.int32))]
+        markers: dict[int, int] = {}
+        for batch in self.rows.batches(["thread", "t", "wait", "marker", "stack"]):
             begin = numbers(batch, "t", 0)
             parts.append((numbers(batch, "thread", -1), begin, begin + np.maximum(numbers(batch, "wait", 0), 0),
-                          numbers(batch, "marker").astype(np.uint64), innermost(batch.column("stack"))))
-            self._stacks.add(batch.column("stack"))
-        self._stacks.close()
-        self._thread, self._begin, self._end, self._marker, self._site = (
+                          _codes(numbers(batch, "marker").astype(np.uint64), markers), numbers(batch, "stack", -1)))
+        self._thread, self._begin, self._end, self._marker, stack = (
             np.concatenate(columns) for columns in zip(*parts, strict=True))
         del parts
-        self._rows = Grouped.by(self._thread, np.arange(len(self._thread)))
+        self._markers: U64 = np.array(list(markers), np.uint64)
+        edges = [0, *(np.flatnonzero(np.diff(self._thread)) + 1).tolist(), len(self._thread)]
+        self._rows = {int(self._thread[first]): slice(first, last)
+                      for first, last in itertools.pairwise(edges) if last > first}
+        self._stacks = ThunkStacks(scratch, addresses, self._rows, self._begin, stack)
         self.places = Places.nowhere(len(self._thread))
         self._seq_end = np.full(len(self._thread), -1, np.int64)
 
@@ -55,13 +64,14 @@ class Thunks:
         return len(self._thread)
 
     def in_thread(self, thread: int) -> int:
-        return len(self._rows.of(thread))
+        rows = self._rows.get(thread, _NOWHERE)
+        return rows.stop - rows.start
 
     def flag_markers(self, program: Program, addresses: Addresses) -> None:
         """Tell the program which blocks are markers. Must come before it is compiled."""
-        for thread in self._rows.starts:
-            rows = self._rows.of(thread)
-            markers, first = np.unique(self._marker[rows], return_index=True)
+        for thread, rows in self._rows.items():
+            first, _ = kinds_of(self._marker[rows], addresses.spaces_at(thread, self._begin[rows]))
+            markers = self._markers[self._marker[rows][first]]
             places = addresses.locate(thread, self._begin[rows][first], markers)
             for marker, place in zip(markers, places, strict=True):
                 there = program.blocks["addr"] == place if place else program.blocks["ip"] == marker
@@ -71,55 +81,83 @@ class Thunks:
     def place(self, thread: int, marks: npt.NDArray[np.void], callers: npt.NDArray[np.void], gaps: I64, end: int,
               clock: Callable[[], Iterator[Moments]], program: Program, addresses: Addresses) -> None:
         """Place a thread's thunks at the executed markers (MARK_DTYPE, RETURNS_DTYPE); its flow ends at `end`."""
-        rows = self._rows.of(thread)
-        if not len(rows) or not len(marks):
+        rows = self._rows.get(thread, _NOWHERE)
+        if rows.stop == rows.start or not len(marks):
             return
-        block = program.blocks
-        marker, site = self._marker[rows], self._site[rows]
-        times = self._begin[rows]
-        marker_place = addresses.locate(thread, times, marker)
-        site_place = addresses.locate(thread, times, site)
+        placed = Aligner(Records(self._begin[rows], self._end[rows]),
+                         Occurrences(marks["seq"], lambda: bounds(marks["seq"], clock())), gaps,
+                         self._match(thread, rows, marks, program, addresses),
+                         agree=self._agree(thread, rows, marks, callers, addresses),
+                         complete=not self._lost(thread)).run()
+        for first in range(0, rows.stop - rows.start, BATCH_ROWS):
+            occurrence = placed.occurrence[first:first + BATCH_ROWS]
+            hit = np.flatnonzero(occurrence >= 0)
+            self.places.put(rows.start + first + hit, marks["seq"][occurrence[hit]],
+                            placed.exact[first:first + BATCH_ROWS][hit])
+        self._close(rows, gaps, end)
+
+    def _match(self, thread: int, rows: slice, marks: npt.NDArray[np.void], program: Program,
+               addresses: Addresses) -> Callable[[I64, I64], Bools]:
+        """Whether thunks' marker functions are those executed."""
+        first, which = kinds_of(self._marker[rows], addresses.spaces_at(thread, self._begin[rows]))
+        marker = self._markers[self._marker[rows][first]]
+        wanted = addresses.locate(thread, self._begin[rows][first], marker)
+        there, executed = distinct(marks["block"])
+        block = program.blocks[marks["block"][there]]
+        fit = np.where(wanted[:, None] != 0, wanted[:, None] == block["addr"], marker[:, None] == block["ip"])
 
         def match(records: I64, places: I64) -> Bools:
-            here: Bools = np.empty(len(records), np.bool_)
-            for first in range(0, len(records), BATCH_ROWS):  # as in agree
-                part = slice(first, first + BATCH_ROWS)
-                number, wanted = marks["block"][places[part]], marker_place[records[part]]
-                here[part] = np.where(wanted != 0, wanted == block["addr"][number],
-                                      marker[records[part]] == block["ip"][number])
-            return here
+            found: Bools = fit[which[records], executed[places]]
+            return found
+
+        return match
+
+    def _agree(self, thread: int, rows: slice, marks: npt.NDArray[np.void], callers: npt.NDArray[np.void],
+               addresses: Addresses) -> Callable[[I64, I64], Bools]:
+        """Whether thunks' innermost return addresses are among those of the executed markers."""
+        kinds = self._stacks.of(thread)
+        site = addresses.locate(thread, self._stacks.times(kinds), self._stacks.site[kinds])
+        site = np.concatenate([site, [np.uint64(0)]])  # of what has no stack
+        kind, first = self._stacks.kind[rows], np.int32(kinds.start)
+        there, caller = distinct(marks["callers"].view(np.int32))
+        few = callers[marks["callers"][there]]
+
+        def compared(wanted: U64, executed: I32) -> Bools:
+            fits: Bools = (wanted == 0) | _among(wanted, few[executed])
+            return fits
+
+        if len(site) * len(few) <= _PAIRS:
+            every = np.arange(len(few), dtype=np.int32)
+            fit = np.array([compared(np.full(len(few), one, np.uint64), every) for one in site])
+            return lambda records, places: fit[np.maximum(kind[records] - first, -1), caller[places]]
 
         def agree(records: I64, places: I64) -> Bools:
             fits: Bools = np.empty(len(records), np.bool_)
-            for first in range(0, len(records), BATCH_ROWS):  # a copy of all marks would be hundreds of megabytes
-                part = slice(first, first + BATCH_ROWS)
-                wanted = site_place[records[part]]
-                fits[part] = (wanted == 0) | _among(wanted, callers[marks["callers"][places[part]]])
+            for begin in range(0, len(records), BATCH_ROWS):  # a copy of all marks would be hundreds of megabytes
+                part = slice(begin, begin + BATCH_ROWS)
+                fits[part] = compared(site[np.maximum(kind[records[part]] - first, -1)], caller[places[part]])
             return fits
 
-        low, high = bounds(marks["seq"], clock())
-        placed = Aligner(Records(times, self._end[rows]), Occurrences(marks["seq"], low, high), gaps, match,
-                         agree=agree, complete=not self._lost(thread)).run()
-        hit = placed.occurrence >= 0
-        self.places.put(rows[hit], marks["seq"][placed.occurrence[hit]], placed.exact[hit])
-        self._close(rows, gaps, end)
+        return agree
 
     def _lost(self, thread: int) -> bool:
         name = f"dependence/{thread}"
         return name in self._ledger and self._ledger[name].total_lost > 0
 
-    def _close(self, rows: I64, gaps: I64, end: int) -> None:
+    def _close(self, rows: slice, gaps: I64, end: int) -> None:
         """A thunk ends where the next one begins; the last one where the flow ends, if nothing is missing there."""
         seq = self.places.seq[rows]
-        following = np.concatenate([seq[1:], [end if not len(gaps) or gaps[-1] < end else -1]])
-        self._seq_end[rows] = np.where((seq >= 0) & (following >= seq), following, -1)
+        following = self._seq_end[rows]
+        following[:-1] = seq[1:]
+        following[-1] = end if not len(gaps) or gaps[-1] < end else -1
+        following[(seq < 0) | (following < seq)] = -1
 
     def around(self, threads: I64, seqs: I64, times: I64) -> I64:
         """The thunks that places of threads lie in: by ordinal where that is known, else by time; −1 none."""
         found = np.full(len(threads), -1, np.int64)
         for thread in np.unique(threads):
-            rows, here = self._rows.of(int(thread)), np.flatnonzero(threads == thread)
-            if not len(rows):
+            rows, here = self._rows.get(int(thread), _NOWHERE), np.flatnonzero(threads == thread)
+            if rows.stop == rows.start:
                 continue
             begins, known = self._end[rows], self.places.how[rows] == 2
             found[here] = np.searchsorted(begins, times[here], side="right") - 1
@@ -129,51 +167,58 @@ class Thunks:
 
     def begins(self, thread: int) -> tuple[I64, I64]:
         """A thread's thunks that are exact: their numbers, and the ordinals of the blocks they begin with."""
-        rows = self._rows.of(thread)
+        rows = self._rows.get(thread, _NOWHERE)
         exact = np.flatnonzero((self.places.how[rows] == 2) & (self.places.seq[rows] >= 0))
-        return exact, self.places.seq[rows[exact]]
+        return exact, self.places.seq[rows][exact]
 
-    def write(self, bundle: Bundle, addresses: Addresses,
-              functions: Callable[[I64, I64, U64], pa.DictionaryArray]) -> None:
-        """Write the table. `functions(threads, times, return addresses)` names functions."""
-        columns = [name for name in DECODED_THUNKS.names
-                   if name not in ("tsc", "marker") and not (name == "stack" and self._stacks.whole)]
+    def number_stacks(self, stacks: RecordedStacks) -> None:
+        """Find the stacks' numbers: while the tree of stacks can still grow."""
+        self._stacks.look_up(stacks)
+
+    def write(self, bundle: Bundle, program: Program) -> None:
+        """Write the table."""
+        columns = [name for name in DECODED_THUNKS.names if name not in ("tsc", "marker", "stack")]
+        callers = program.encoded_names(self._stacks.caller)
+        operations: dict[str | None, int] = {operation.name.lower(): at for at, operation in enumerate(Operation)}
         done = 0
-        # stacks make these rows long: of more of them, hundreds of megabytes would wait to be written
-        with TableWriter(bundle.tables, THUNKS, row_group=_ROW_GROUP, encoded=["caller", "functions"]) as writer:
-            for batch in self._file.batches(columns):
+        with TableWriter(bundle.tables, THUNKS, encoded=["caller", "operation", "placed"]) as writer:
+            for batch in self.rows.batches(columns):
                 rows = slice(done, done + len(batch))
                 seq, placed = self.places.columns(rows)
-                end = self._seq_end[rows]
-                stack, names, callers = self._named(batch, rows, addresses, functions)
+                end, kind = self._seq_end[rows], self._stacks.kind[rows]
+                none = kind < 0
                 found = {name: batch.column(name) for name in columns} | {
-                    "seq": seq, "placed": placed.cast(pa.string()), "seq_end": pa.array(end, mask=end < 0),
-                    "stack": stack, "functions": names, "caller": callers}
+                    "operation": _encoded(batch.column("operation"), operations), "seq": seq,
+                    "placed": placed.cast(ENCODED), "seq_end": pa.array(end, mask=end < 0),
+                    "stack": _of_kind(self._stacks.number, kind, none), "site": _of_kind(self._stacks.site, kind, none),
+                    "caller": callers.take(pa.array(kind, mask=none))}
                 writer.write(pa.table({name: found[name] for name in THUNKS.schema.names}))
                 done += len(batch)
 
-    def _named(self, batch: pa.RecordBatch, rows: slice, addresses: Addresses,
-               functions: Callable[[I64, I64, U64], pa.DictionaryArray],
-               ) -> tuple[pa.ListArray, pa.ListArray, pa.DictionaryArray]:
-        """Rows' stacks, the names of their functions, and of the innermost ones, which called: a thread's stack is
-        named once in each address space."""
-        if self._stacks.whole:
-            codes, kept = self._stacks.codes[rows], self._stacks.distinct
-        else:
-            codes, kept = encoded(batch.column("stack"))
-        keys = codes.astype(np.int64)
-        for thread in np.unique(self._thread[rows]):
-            here = self._thread[rows] == thread
-            spaces = addresses.spaces_at(int(thread), self._begin[rows][here]).astype(np.int64)
-            keys[here] += (spaces + (int(thread) + 1) * MAX_SPACES) * len(kept)
-        _, first, which = np.unique(keys, return_index=True, return_inverse=True)
-        stacks = words(kept.take(pa.array(codes[first])))
-        lengths = stacks.value_lengths().to_numpy(zero_copy_only=False)
-        owner = np.repeat(first + rows.start, lengths)
-        names = functions(self._thread[owner], self._begin[owner], stacks.flatten().to_numpy(zero_copy_only=False))
-        order = pa.array(which.reshape(-1).astype(np.int32))
-        callers = names.take(pa.array(stacks.offsets.to_numpy()[:-1], mask=lengths == 0))
-        return stacks.take(order), pa.ListArray.from_arrays(stacks.offsets, names).take(order), callers.take(order)
+
+def _codes(values: U64, known: dict[int, int]) -> I32:
+    """Numbers of values, most of which are alike, by a dictionary that grows."""
+    if len(values) and bool((values == values[0]).all()):
+        return np.full(len(values), known.setdefault(int(values[0]), len(known)), np.int32)
+    different, which = np.unique(values, return_inverse=True)
+    codes = np.array([known.setdefault(int(value), len(known)) for value in different.tolist()], np.int32)
+    return codes[which.reshape(-1)]
+
+
+def _encoded(text: pa.Array, known: dict[str | None, int]) -> pa.DictionaryArray:
+    """Text by one dictionary for all batches, which grows: what is written then is not looked up again."""
+    if not pa.types.is_dictionary(text.type):
+        text = text.dictionary_encode()
+    codes = pa.array(np.array([known.setdefault(value, len(known)) for value in text.dictionary.to_pylist()], np.int32))
+    return pa.DictionaryArray.from_arrays(codes.take(text.indices), pa.array(known, pa.string()))
+
+
+def _of_kind(values: npt.NDArray[Any], kind: I32, none: Bools) -> pa.Array:
+    """What is known of kinds (negative, or 0 of addresses: nothing), for each row."""
+    if not len(values):
+        return pa.nulls(len(kind), pa.from_numpy_dtype(values.dtype))
+    found = values[kind]
+    return pa.array(found, mask=none | (found <= 0 if values.dtype == np.uint64 else found < 0))
 
 
 def _among(wanted: U64, callers: npt.NDArray[Any]) -> Bools:

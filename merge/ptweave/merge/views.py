@@ -144,6 +144,9 @@ _STATEMENTS = (
          select stacks.stack, stacks.parent, stacks.depth, stacks.function, stacks.block
          from walk join stacks on stacks.stack = walk.parent)
        select depth, function, block, stack from walk order by depth desc""",
+    # the same as a list, of a stack that was logged; a caller's column `stack` must not be taken for the table's
+    """create macro functions_of(of_stack) as (
+       select named from (select stack as numbered, functions as named from call_stacks) where numbered = of_stack)""",
     # what a thunk could read: every page that was open to it, for reading or writing
     """create macro read_set(in_thread, in_thunk) as table
        select distinct page from accesses

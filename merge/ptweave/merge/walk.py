@@ -42,6 +42,8 @@ assert ffi.sizeof("struct ptm_visit") == VISIT_DTYPE.itemsize
 
 NO_BLOCK = 0xFFFFFFFF
 
+_LISTED = 1 << 14  # stacks whose frames are listed at a time
+
 Flow = Iterator[tuple[I64, I32]]
 """Executed paths, batch by batch: the ordinal of the first block of each, and its number."""
 
@@ -187,13 +189,37 @@ class Walker:
         nodes: npt.NDArray[np.void] = np.frombuffer(buffer, NODE_DTYPE)
         return nodes
 
-    def stack(self, functions: npt.NDArray[np.uint32], blocks: npt.NDArray[np.uint32]) -> int:
-        """The number in `stacks` of a recorded stack: functions and the blocks that called them (NO_BLOCK unknown),
-        outermost first."""
-        number = ffi.new("uint32_t *")
-        check(lib.ptm_tree_stack(self._tree, ffi.from_buffer("uint32_t[]", functions),
-                                 ffi.from_buffer("uint32_t[]", blocks), len(functions), number), self._where)
-        return int(number[0])
+    def stacks(self, functions: npt.NDArray[np.uint32], blocks: npt.NDArray[np.uint32], offsets: I64) -> I32:
+        """Numbers in `stacks` of recorded stacks: functions and the blocks that called them (NO_BLOCK unknown),
+        innermost first, those of stack i at offsets[i] to offsets[i + 1]; −1 of an empty one."""
+        numbers = np.empty(len(offsets) - 1, np.uint32)
+        check(lib.ptm_tree_stacks(self._tree, ffi.from_buffer("uint32_t[]", functions),
+                                  ffi.from_buffer("uint32_t[]", blocks), ffi.from_buffer("int64_t[]", offsets),
+                                  len(numbers), ffi.from_buffer("uint32_t[]", numbers)), self._where)
+        return numbers.view(np.int32)
+
+    def functions_of(self, stacks: I32) -> npt.NDArray[np.uint32]:
+        """The innermost functions of stacks."""
+        found: npt.NDArray[np.uint32] = self._nodes()["function"][stacks]
+        return found
+
+    def write_call_stacks(self, numbers: I32, writer: TableWriter) -> None:
+        """The table `call_stacks`, of these stacks."""
+        nodes = self._nodes()
+        for first in range(0, len(numbers), _LISTED):
+            part = numbers[first:first + _LISTED]
+            offsets: I64 = np.concatenate([[0], np.cumsum(nodes["depth"][part], dtype=np.int64)])
+            frames = np.empty(int(offsets[-1]), np.uint32)
+            place, node = offsets[:-1], part.astype(np.uint32)
+            while len(node):
+                frames[place] = node
+                node = nodes["parent"][node]
+                place, node = place[node != NO_BLOCK] + 1, node[node != NO_BLOCK]
+            lists = pa.array(offsets.astype(np.int32))
+            writer.write(pa.table({
+                "stack": part,
+                "functions": pa.ListArray.from_arrays(lists, self._program.encoded_names(nodes["function"][frames])),
+                "blocks": pa.ListArray.from_arrays(lists, _optional(nodes["block"][frames]))}))
 
     def profile(self, thread: int) -> Iterator[pa.Table]:
         """Rows of the table `profile` for the thread walked last, in batches."""

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: MIT
+"""Numbering alike numbers in C: the same as sorting them says."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ptweave.merge.distinct import distinct
+
+
+def expected(keys: list[int]) -> tuple[list[int], list[int]]:
+    """By a dictionary: where each number comes first, and each number's ordinal among those."""
+    known: dict[int, int] = {}
+    first = []
+    for place, key in enumerate(keys):
+        if key >= 0 and key not in known:
+            known[key] = len(known)
+            first.append(place)
+    return first, [known.get(key, -1) for key in keys]
+
+
+@given(st.lists(st.integers(-3, 9) | st.integers(0, 70_000) | st.sampled_from([2**31 - 1, 2**31 - 2, -2**31])))
+def test_numbers_are_told_apart_in_the_order_they_come(keys: list[int]) -> None:
+    first, which = distinct(np.array(keys, np.int32))
+    assert (first.tolist(), which.tolist()) == expected(keys)
+
+
+def test_control_another_order_is_another_answer() -> None:
+    assert distinct(np.array([5, 7], np.int32))[0].tolist() != expected([7, 7, 5])[0]
+
+
+def test_parts_of_an_array_are_taken_as_they_are() -> None:
+    keys = np.arange(20, dtype=np.int32)
+    assert distinct(keys[::-2])[1].tolist() == list(range(10))
