@@ -8,11 +8,13 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ptweave.data.bundle import Bundle
+from ptweave.data.errors import BadInput
 from ptweave.data.schemas import CALL_STACKS, MAPS, STACKS, SYSCALLS, THUNKS
 from ptweave.merge import merge_run
 from support.bundle_writer import BASE, IMAGE_STRIDE, BundleWriter, rows_of
@@ -299,6 +301,25 @@ def test_the_same_addresses_are_another_stack_in_another_program(tmp_path: Path)
     assert len({row["stack"] for row in rows_of(bundle, THUNKS)}) == 2
 
 
+@pytest.mark.parametrize("damage", ["missing", "short", "other", "text"])
+def test_stacks_that_are_not_there_are_said_in_one_line(program: Program, damage: str) -> None:
+    for t in (1, 2, 3):
+        program.writer.thunk(0, t=t, stack=[t])
+    program.writer.run(0, [program.plain])
+    bundle = program.writer.write()
+    file = bundle.decoded / "stacks.parquet"
+    rows = pq.read_table(file)
+    if damage == "missing":
+        file.unlink()
+    elif damage == "text":
+        file.write_text("no table")
+    else:
+        pq.write_table(rows.slice(1) if damage == "short" else rows.rename_columns(["others"]), file)
+    with pytest.raises(BadInput) as error:
+        merge_run(bundle)
+    assert "stacks.parquet" in error.value.line() and "decode and merge the run again" in error.value.line()
+
+
 def test_calls_of_threads_without_flow_are_placed_nowhere(program: Program) -> None:
     program.writer.run(0, [program.plain])
     program.writer.syscall(7, 0, enter=1, leave=2, ip=1)
@@ -337,7 +358,6 @@ def test_an_image_mapped_elsewhere_in_another_process_is_recognised(tmp_path: Pa
     bundle = writer.write()
     moved = 0x7000_0000
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     from ptweave.data.schemas import DECODED_SYSCALLS
     for rows in (writer.syscalls, writer.thunks):
