@@ -109,6 +109,11 @@ class Relations:
         return self.table("stacks")
 
     @property
+    def call_stacks(self) -> Result:
+        """Call stacks that were logged, frame by frame."""
+        return self.table("call_stacks")
+
+    @property
     def blocking(self) -> Result:
         """System calls by the time they took (of `ptweave events`)."""
         return self.table("blocking")
