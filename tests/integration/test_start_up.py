@@ -67,6 +67,23 @@ def test_arrow_takes_memory_from_the_c_library_unless_the_user_says_otherwise() 
     assert pool(lean, ARROW_DEFAULT_MEMORY_POOL="mimalloc") == "mimalloc"
 
 
+def test_a_decode_forks_its_processes_where_there_are_no_other_threads() -> None:
+    code = """
+from ptweave.data.lean_arrow import load_lean_arrow
+load_lean_arrow()
+import threading
+from ptweave.decode.workers import start_method
+print(start_method())
+begun = threading.Event()
+thread = threading.Thread(target=begun.wait)
+thread.start()
+print(start_method())
+begun.set()
+thread.join()"""
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split() == [
+        "fork", "spawn"]
+
+
 def test_merging_loads_nothing_of_recording_and_decoding_nothing_of_sql(tmp_path: Path) -> None:
     bundle = tmp_path / "run.ptw"
     assert "ptweave.wrapper.supervisor" in loaded("-m", "ptweave.cli", "record", "-q", "-o", bundle, "--", "/bin/true")

@@ -18,8 +18,10 @@ from contextlib import contextmanager
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1", "ARROW_DEFAULT_MEMORY_POOL": "system"}
-"""Read by numpy and pyarrow when they are loaded. What the user has set stays."""
+ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1", "ARROW_DEFAULT_MEMORY_POOL": "system",
+               "JE_ARROW_MALLOC_CONF": "background_thread:false"}
+"""Read by numpy and pyarrow when they are loaded; the last one by an allocator in pyarrow that begins a thread although
+it is not used. What the user has set stays."""
 
 
 class _Hidden(importlib.abc.MetaPathFinder):

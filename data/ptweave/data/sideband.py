@@ -93,8 +93,9 @@ def write_sideband(path: Path, rows: list[dict[str, object]]) -> None:
 def read_sideband(path: Path) -> pa.Table:
     """The sideband as an Arrow table. Raises BadInput when it is missing, malformed or of another version."""
     try:
-        with pa.OSFile(str(path), "rb") as source:
-            table = pa.ipc.open_file(source).read_all()
+        # of memory: a file would be read by threads, which a decode that forks its processes must not have
+        with pa.BufferReader(path.read_bytes()) as source:
+            table = pa.ipc.open_file(source, options=pa.ipc.IpcReadOptions(use_threads=False)).read_all()
     except (OSError, pa.ArrowException) as error:
         raise BadInput(f"cannot be read ({error})", where=str(path),
                        remedy="record the run again") from error

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Processes that decode tasks and write parts; or this one, when that is enough.
 
-Workers are started anew (`spawn`), so that nothing of this process's decoders is in them. They die with this process,
-and leave Ctrl-C to it.
+Workers are forked where this process has no other threads: then they need not load Python's modules again, which takes
+longer than some decodes. Else they are started anew: a lock that another thread holds would stay locked in a fork. They
+die with this process, and leave Ctrl-C to it.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ class Pool:
         self._where = str(bundle.path)
         self._strangers = {process.pid for process in multiprocessing.active_children()}
         self._executor = ProcessPoolExecutor(
-            jobs, multiprocessing.get_context("spawn"), begin, (bundle.path, decoder.value, os.getpid()))
+            jobs, multiprocessing.get_context(start_method()), begin, (bundle.path, decoder.value, os.getpid()))
 
     def decode(self, task: Task, file: Path, moved: Callable[[int], None]) -> Future[None]:
         with _interrupts_held():
@@ -116,6 +117,11 @@ class Pool:
                 if process.pid not in self._strangers:
                     process.kill()
         self._executor.shutdown(wait=True, cancel_futures=True)
+
+
+def start_method() -> str:
+    """How processes are started: what Python does not know of counts, too, as threads of C libraries."""
+    return "fork" if len(list(Path("/proc/self/task").iterdir())) == 1 else "spawn"
 
 
 @contextmanager
