@@ -38,36 +38,38 @@ void frames_begin(struct frames *frames)
 	frames->next_call = 0;
 }
 
-/* Give what was collected to the top frame, which is the top one up to block `x`. */
-static int settle(struct frames *frames, int64_t x, int64_t t)
+void frames_spend(struct frames *frames, int64_t x)
 {
-	if (frames->n) {
-		struct ptm_node *node = tree_touch(frames->tree, frames_top(frames)->node);
+	struct ptm_node *node = frames->n ? tree_touch(frames->tree, frames_top(frames)->node) : NULL;
 
-		if (!node)
-			return -ENOMEM;
+	if (x <= frames->mark)
+		return;
+	if (node)
+		node->ran += x - frames->mark;
+	frames->mark = x;
+}
+
+/* Give what was collected to the top frame, which is the top one up to block `x`. */
+static void settle(struct frames *frames, int64_t x)
+{
+	frames_spend(frames, x);
+	if (frames->n) {
+		struct ptm_node *node = &frames->tree->nodes[frames_top(frames)->node];
+
 		node->instructions += frames->instructions;
 		node->blocks += frames->blocks;
-		node->time += t - frames->mark;
 		if (frames->tape.on)
 			tape_settle(&frames->tape, x, frames_top(frames)->node, frames->instructions, frames->blocks);
 	}
 	frames->instructions = frames->blocks = 0;
-	frames->mark = t;
-	return 0;
 }
 
-static int count_call(struct frames *frames, uint32_t number, enum tree_fold fold)
+static void count_call(struct frames *frames, uint32_t number, enum tree_fold fold)
 {
-	struct ptm_node *node = tree_touch(frames->tree, number);
-
-	if (!node)
-		return -ENOMEM;
-	node->calls++;
+	tree_touch(frames->tree, number)->calls++;
 	frames->folds[fold]++;
 	if (frames->tape.on)
 		tape_call(&frames->tape, number);
-	return 0;
 }
 
 /* Write the row of a call that ends here. */
@@ -134,11 +136,8 @@ static int put(struct frames *frames, struct frame frame, bool called)
 	error = tree_child(frames->tree, parent, frame.function, frame.block, &fold, &frame.node);
 	if (error)
 		return error;
-	if (called) {
-		error = count_call(frames, frame.node, fold);
-		if (error)
-			return error;
-	}
+	if (called)
+		count_call(frames, frame.node, fold);
 	frame.call = frames->next_call++;
 	frames->items[frames->n++] = frame;
 	if (fold != TREE_WHOLE)
@@ -157,7 +156,9 @@ static int enter_beyond(struct frames *frames, uint32_t function, uint32_t block
 	if (!called)
 		return 0;
 	error = tree_child(frames->tree, frames_top(frames)->node, function, block, &fold, &node);
-	return error ? error : count_call(frames, node, TREE_DEEP);
+	if (!error)
+		count_call(frames, node, TREE_DEEP);
+	return error;
 }
 
 int frames_enter(struct frames *frames, int64_t x, int64_t t, uint64_t ret, uint32_t function, uint32_t block,
@@ -169,9 +170,8 @@ int frames_enter(struct frames *frames, int64_t x, int64_t t, uint64_t ret, uint
 	frames->credit += SEARCH_EARNED;
 	if (frames->n == FRAMES_MAX)
 		return enter_beyond(frames, function, block, called);
-	error = settle(frames, x, t);
-	if (!error)
-		error = frames_reserve(frames, 1);
+	settle(frames, x);
+	error = frames_reserve(frames, 1);
 	if (error)
 		return error;
 	if (function == PTM_SIGNAL) {
@@ -191,8 +191,9 @@ static void lowered(struct frames *frames)
 
 int frames_leave(struct frames *frames, int64_t x, int64_t t, size_t n)
 {
-	int error = settle(frames, x, t);
+	int error = 0;
 
+	settle(frames, x);
 	frames->beyond = 0;
 	while (!error && frames->n > n) {
 		const struct frame *top = frames_top(frames);
@@ -209,10 +210,10 @@ int frames_leave(struct frames *frames, int64_t x, int64_t t, size_t n)
 int frames_replace(struct frames *frames, int64_t x, int64_t t, uint32_t function, bool called)
 {
 	struct frame frame = *frames_top(frames);
-	int error = settle(frames, x, t);
+	int error;
 
-	if (!error)
-		error = finish(frames, frames->n - 1, x, t);
+	settle(frames, x);
+	error = finish(frames, frames->n - 1, x, t);
 	if (error)
 		return error;
 	frames->n--;

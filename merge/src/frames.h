@@ -38,9 +38,9 @@ struct frames {
 	uint64_t credit;     /* frames a failing search may still look at */
 	size_t folded;       /* index + 1 of the lowest frame whose node is not its whole stack; 0 none */
 
-	int64_t instructions; /* collected for the top frame since `mark` */
+	int64_t instructions; /* collected for the top frame */
 	int64_t blocks;
-	int64_t mark;
+	int64_t mark;        /* ordinal of the first block whose time is not yet a node's */
 
 	bool want_calls;
 	int64_t next_call;
@@ -55,6 +55,8 @@ void frames_init(struct frames *frames, struct ptm_tree *tree, bool want_calls);
 void frames_deinit(struct frames *frames);
 /* Empty the stack without counting: another thread. */
 void frames_begin(struct frames *frames);
+/* The time from `mark` to block `x` is the top frame's, if there is one. */
+void frames_spend(struct frames *frames, int64_t x);
 
 static inline struct frame *frames_top(const struct frames *frames)
 {

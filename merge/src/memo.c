@@ -25,6 +25,7 @@ void memo_deinit(struct memo *memo)
 	free(memo->frames);
 	free(memo->marks);
 	free(memo->visits);
+	free(memo->used);
 	*memo = (struct memo){ 0 };
 }
 
@@ -37,7 +38,9 @@ static int prepare(struct memo *memo)
 	memo->frames = malloc(FRAMES * sizeof(*memo->frames));
 	memo->marks = malloc(MARKS * sizeof(*memo->marks));
 	memo->visits = malloc(VISITS * sizeof(*memo->visits));
-	if (memo->entries && memo->slots && memo->seen && memo->steps && memo->frames && memo->marks && memo->visits)
+	memo->used = malloc(ENTRIES * sizeof(*memo->used));
+	if (memo->entries && memo->slots && memo->seen && memo->steps && memo->frames && memo->marks && memo->visits &&
+	    memo->used)
 		return 0;
 	memo_deinit(memo);
 	return -ENOMEM;
@@ -92,7 +95,7 @@ void memo_forget(struct memo *memo)
 {
 	if (memo->slots)
 		memset(memo->slots, 0, SLOTS * sizeof(*memo->slots));
-	memo->n_entries = memo->n_steps = memo->n_frames = memo->n_marks = memo->n_visits = 0;
+	memo->n_entries = memo->n_steps = memo->n_frames = memo->n_marks = memo->n_visits = memo->n_used = 0;
 }
 
 bool memo_fits(const struct memo *memo, const struct memo_entry *entry)

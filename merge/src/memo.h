@@ -35,8 +35,8 @@ struct memo_entry {
 	uint32_t credit;
 	uint32_t instructions;  /* of the top frame at the end */
 	uint32_t blocks;
-	uint64_t epoch;         /* of the tree, in which it was done again */
-	int64_t times;          /* so often: what its steps count is added up later (replay_settle) */
+	uint64_t window;        /* of the tree, in which it was done again */
+	int64_t times;          /* so often: what its steps count is added up at the window's end (replay_settle) */
 };
 
 struct memo {
@@ -47,7 +47,8 @@ struct memo {
 	struct frame *frames;
 	struct ptm_mark *marks;
 	struct ptm_visit *visits;
-	uint32_t n_entries, n_steps, n_frames, n_marks, n_visits;
+	uint32_t *used;         /* entries that were done again in this window */
+	uint32_t n_entries, n_steps, n_frames, n_marks, n_visits, n_used;
 };
 
 void memo_deinit(struct memo *memo);

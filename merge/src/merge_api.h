@@ -80,18 +80,19 @@ struct ptm_event {
 	int32_t zero;
 };
 
-/* A call stack: `parent`'s frames and one of `function`, called by `block`; UINT32_MAX is none.
- * The counters are those of the thread being walked; `epoch` says whether they are. */
+/* A call stack: `parent`'s frames and one of `function`, called by `block`; UINT32_MAX is none. The counters are those of
+ * the thread that is walked, if `window` (see tree.h) is one of its; `ran` are blocks whose time is not known yet. */
 struct ptm_node {
 	uint32_t parent;
 	uint32_t function;
 	uint32_t block;
 	uint32_t depth;
-	uint64_t epoch;
+	uint64_t window;
 	int64_t calls;
 	int64_t instructions;
 	int64_t blocks;
 	int64_t time;
+	int64_t ran;
 };
 
 /* A finished call; rows come in the order of their ends. */

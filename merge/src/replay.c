@@ -26,61 +26,64 @@ static struct memo_key key_of(const struct ptm_walk *walk, uint32_t number)
 
 /* --- again ----------------------------------------------------------------------------------------------------------- */
 
-/* The nodes of an entry's steps get counters of this thread. */
-static int touch(struct ptm_walk *walk, struct memo_entry *entry)
+/* For the first time in this window: its nodes are met in the order in which the walk would meet them. */
+static void open_entry(struct ptm_walk *walk, struct memo_entry *entry)
 {
 	struct ptm_tree *tree = walk->frames.tree;
+	struct memo *memo = &walk->memo;
 
 	for (uint32_t i = 0; i < entry->n_steps; i++) {
-		const struct tape_step *step = &walk->memo.steps[entry->step + i];
+		const struct tape_step *step = &memo->steps[entry->step + i];
 
-		if (!tree_touch(tree, step->node) || (step->called != PTM_NONE && !tree_touch(tree, step->called)))
-			return -ENOMEM;
+		tree_touch(tree, step->node);
+		if (step->called != PTM_NONE)
+			tree_touch(tree, step->called);
 	}
-	entry->epoch = tree->epoch;
+	entry->window = tree->window;
 	entry->times = 0;
-	return 0;
+	memo->used[memo->n_used++] = (uint32_t)(entry - memo->entries);
 }
 
-/* Each step's node gets the time up to it. The rest of what steps do is the same each time, and only counted here. */
+/* Only what the steps do not do each time is done here: the first one's node gets what was collected before. */
 static void do_steps(struct ptm_walk *walk, struct memo_entry *entry)
 {
 	struct frames *frames = &walk->frames;
-	struct ptm_node *nodes = frames->tree->nodes;
-	const struct tape_step *step = &walk->memo.steps[entry->step];
-	const struct tape_step *end = step + entry->n_steps;
+	const struct tape_step *first = &walk->memo.steps[entry->step];
+	struct ptm_node *node = &frames->tree->nodes[first->node];
 
-	nodes[step->node].instructions += frames->instructions;
-	nodes[step->node].blocks += frames->blocks;
+	node->instructions += frames->instructions;
+	node->blocks += frames->blocks;
+	node->ran += walk->next + first->offset - frames->mark;
 	frames->instructions = frames->blocks = 0;
-	for (; step < end; step++) {
-		const int64_t t = timeline_between(&walk->timeline, walk->next + step->offset);
-
-		nodes[step->node].time += t - frames->mark;
-		frames->mark = t;
-	}
+	frames->mark = walk->next + first[entry->n_steps - 1].offset;
 	entry->times++;
+}
+
+static void settle(struct ptm_walk *walk, const struct memo_entry *entry)
+{
+	struct ptm_node *nodes = walk->frames.tree->nodes;
+	const struct tape_step *step = &walk->memo.steps[entry->step];
+	uint32_t offset = entry->n_steps ? step->offset : 0;
+
+	for (const struct tape_step *end = step + entry->n_steps; step < end; step++) {
+		nodes[step->node].instructions += entry->times * step->instructions;
+		nodes[step->node].blocks += entry->times * step->blocks;
+		nodes[step->node].ran += entry->times * (step->offset - offset);
+		if (step->called != PTM_NONE)
+			nodes[step->called].calls += entry->times;
+		offset = step->offset;
+	}
 }
 
 void replay_settle(struct ptm_walk *walk)
 {
 	struct memo *memo = &walk->memo;
-	struct ptm_tree *tree = walk->frames.tree;
 
-	for (uint32_t i = 0; i < memo->n_entries; i++) {
-		struct memo_entry *entry = &memo->entries[i];
-		const struct tape_step *step = &memo->steps[entry->step];
-
-		if (entry->epoch != tree->epoch)
-			continue;
-		for (const struct tape_step *end = step + entry->n_steps; step < end; step++) {
-			tree->nodes[step->node].instructions += entry->times * step->instructions;
-			tree->nodes[step->node].blocks += entry->times * step->blocks;
-			if (step->called != PTM_NONE)
-				tree->nodes[step->called].calls += entry->times;
-		}
-		entry->times = 0;
+	for (uint32_t i = 0; i < memo->n_used; i++) {
+		settle(walk, &memo->entries[memo->used[i]]);
+		memo->entries[memo->used[i]].window = 0;
 	}
+	memo->n_used = 0;
 }
 
 static int put_frames(struct ptm_walk *walk, const struct memo_entry *entry)
@@ -122,12 +125,13 @@ static int put_places(struct ptm_walk *walk, const struct memo_entry *entry)
 
 static int repeat(struct ptm_walk *walk, struct memo_entry *entry, const struct path *path)
 {
-	int error = entry->epoch == walk->frames.tree->epoch ? 0 : touch(walk, entry);
+	int error;
 
-	if (!error && entry->n_steps)
+	if (entry->window != walk->frames.tree->window)
+		open_entry(walk, entry);
+	if (entry->n_steps)
 		do_steps(walk, entry);
-	if (!error)
-		error = put_frames(walk, entry);
+	error = put_frames(walk, entry);
 	if (!error && (entry->n_marks || entry->n_visits))
 		error = put_places(walk, entry);
 	walk->before = &walk->program->blocks[path->last];
@@ -228,7 +232,6 @@ int replay_store(struct ptm_walk *walk)
 	}
 	if (!memo_fits(memo, &entry))
 		return 0;
-	struct memo_entry *added = memo_add(memo, &entry);
-	copy(walk, added);
-	return touch(walk, added);
+	copy(walk, memo_add(memo, &entry));
+	return 0;
 }

@@ -16,7 +16,7 @@ int replay_path(struct ptm_walk *walk, uint32_t number);
 /* Write down what the walk of that path does. -ENOMEM, as replay_store. */
 int replay_begin(struct ptm_walk *walk, uint32_t number);
 int replay_store(struct ptm_walk *walk);
-/* Count what was executed again since the walk began: must come before counters are read. */
+/* Count what was executed again in this window: must come before the window's time is handed out. */
 void replay_settle(struct ptm_walk *walk);
 
 #endif

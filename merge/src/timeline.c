@@ -42,7 +42,7 @@ void timeline_supply(struct timeline *line, const int64_t *seqs, const int64_t *
 	prepare(line);
 }
 
-static void pass(struct timeline *line)
+void timeline_pass(struct timeline *line)
 {
 	line->begun = true;
 	line->seq0 = line->seqs[line->next];
@@ -64,19 +64,9 @@ int64_t timeline_aside(const struct timeline *line, int64_t x)
 	return line->t0 + (int64_t)((unsigned __int128)done * line->time / line->span);
 }
 
-
-int64_t timeline_before(struct timeline *line, int64_t x)
+int64_t timeline_arrival(const struct timeline *line, int64_t x)
 {
-	while (line->next < line->n && line->seqs[line->next] < x)
-		pass(line);
 	if (line->next < line->n && line->seqs[line->next] == x && !(line->begun && line->seq0 == x))
 		return line->times[line->next];
-	return timeline_between(line, x);
-}
-
-int64_t timeline_after(struct timeline *line, int64_t x)
-{
-	while (line->next < line->n && line->seqs[line->next] <= x)
-		pass(line);
 	return timeline_between(line, x);
 }

@@ -56,9 +56,17 @@ static inline bool timeline_is_clear(const struct timeline *line, int64_t x)
 {
 	return line->next == line->n || line->seqs[line->next] > x;
 }
-/* When block x-1 ended: before a jump at x. */
-int64_t timeline_before(struct timeline *line, int64_t x);
-/* When block x began: after a jump at x. */
-int64_t timeline_after(struct timeline *line, int64_t x);
+
+/* True when moments before block x are still to pass. */
+static inline bool timeline_is_behind(const struct timeline *line, int64_t x)
+{
+	return line->next < line->n && line->seqs[line->next] < x;
+}
+
+/* The next moment is passed. */
+void timeline_pass(struct timeline *line);
+/* When block x-1 ended, before a jump at x: no moment before x is left. When x began is timeline_between's, when none up
+ * to x is left. */
+int64_t timeline_arrival(const struct timeline *line, int64_t x);
 
 #endif

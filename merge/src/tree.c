@@ -23,7 +23,9 @@ int ptm_tree_create(size_t max_nodes, uint32_t max_depth, struct ptm_tree **ret)
 	tree->n_slots = 2 * FIRST_NODES;
 	tree->nodes = calloc(tree->room, sizeof(*tree->nodes));
 	tree->slots = calloc(tree->n_slots, sizeof(*tree->slots));
-	if (!tree->nodes || !tree->slots) {
+	tree->touched = malloc(tree->room * sizeof(*tree->touched));
+	tree->open = malloc(tree->room * sizeof(*tree->open));
+	if (!tree->nodes || !tree->slots || !tree->touched || !tree->open) {
 		ptm_tree_destroy(tree);
 		return -ENOMEM;
 	}
@@ -38,6 +40,7 @@ void ptm_tree_destroy(struct ptm_tree *tree)
 	free(tree->nodes);
 	free(tree->slots);
 	free(tree->touched);
+	free(tree->open);
 	free(tree);
 }
 
@@ -59,8 +62,8 @@ const uint32_t *ptm_tree_touched(const struct ptm_tree *tree, size_t *ret)
 
 void tree_begin(struct ptm_tree *tree)
 {
-	tree->epoch++;
-	tree->n_touched = 0;
+	tree->first_window = ++tree->window;
+	tree->n_touched = tree->n_open = 0;
 }
 
 static size_t hash(uint32_t parent, uint32_t function, uint32_t block)
@@ -89,14 +92,24 @@ static uint32_t *find(const struct ptm_tree *tree, uint32_t parent, uint32_t fun
 	}
 }
 
-/* Double the array and the hash, so that the hash stays at most half full. */
+static int grow_numbers(uint32_t **numbers, size_t room)
+{
+	uint32_t *grown = realloc(*numbers, room * sizeof(*grown));
+
+	if (!grown)
+		return -ENOMEM;
+	*numbers = grown;
+	return 0;
+}
+
+/* Double the arrays and the hash, so that the hash stays at most half full. */
 static int grow(struct ptm_tree *tree)
 {
 	const size_t room = 2 * tree->room;
 	struct ptm_node *nodes;
 	uint32_t *slots;
 
-	if (room > INT32_MAX / 2)
+	if (room > INT32_MAX / 2 || grow_numbers(&tree->touched, room) || grow_numbers(&tree->open, room))
 		return -ENOMEM;
 	nodes = realloc(tree->nodes, room * sizeof(*nodes));
 	if (!nodes)
@@ -199,21 +212,33 @@ int ptm_tree_stacks(struct ptm_tree *tree, const uint32_t *functions, const uint
 	return 0;
 }
 
-struct ptm_node *tree_touch_first(struct ptm_tree *tree, uint32_t number)
+void tree_open(struct ptm_tree *tree, uint32_t number)
 {
 	struct ptm_node *node = &tree->nodes[number];
 
-	if (tree->n_touched == tree->touched_room) {
-		const size_t room = tree->touched_room ? 2 * tree->touched_room : FIRST_NODES;
-		uint32_t *touched = realloc(tree->touched, room * sizeof(*touched));
-
-		if (!touched)
-			return NULL;
-		tree->touched = touched;
-		tree->touched_room = room;
+	if (node->window < tree->first_window) {
+		tree->touched[tree->n_touched++] = number;
+		node->calls = node->instructions = node->blocks = node->time = 0;
 	}
-	tree->touched[tree->n_touched++] = number;
-	node->epoch = tree->epoch;
-	node->calls = node->instructions = node->blocks = node->time = 0;
-	return node;
+	node->window = tree->window;
+	node->ran = 0;
+	tree->open[tree->n_open++] = number;
+}
+
+void tree_hand_out(struct ptm_tree *tree, const struct timeline *line)
+{
+	int64_t x = line->seq0, t = timeline_between(line, x);
+
+	for (size_t i = 0; i < tree->n_open; i++) {
+		struct ptm_node *node = &tree->nodes[tree->open[i]];
+
+		if (!node->ran)
+			continue;
+		const int64_t end = timeline_between(line, x += node->ran);
+
+		node->time += end - t;
+		t = end;
+	}
+	tree->n_open = 0;
+	tree->window++;
 }

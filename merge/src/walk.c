@@ -48,6 +48,7 @@ void ptm_walk_begin(struct ptm_walk *walk)
 {
 	tree_begin(walk->frames.tree);
 	frames_begin(&walk->frames);
+	walk->memo.n_used = 0;
 	timeline_init(&walk->timeline);
 	walk->begun = false;
 	walk->next = 0;
@@ -87,9 +88,36 @@ void ptm_walk_folds(const struct ptm_walk *walk, int64_t *whole, int64_t *deep, 
 
 /* --- steps from one block to the next ------------------------------------------------------------------------- */
 
+/* The window up to the next moment ends: its time goes to what ran in it. What passes at the moment itself (two of one
+ * ordinal) is the top frame's. */
+static void pass_moment(struct ptm_walk *walk)
+{
+	struct timeline *line = &walk->timeline;
+	struct frames *frames = &walk->frames;
+	const int64_t x = line->seqs[line->next], passed = line->times[line->next] - line->t0;
+
+	frames_spend(frames, x);
+	replay_settle(walk);
+	if (frames->n && line->begun && line->seq0 == x && passed > 0)
+		frames->tree->nodes[frames_top(frames)->node].time += passed;
+	tree_hand_out(frames->tree, line);
+	timeline_pass(line);
+}
+
+/* When block x begins, or what is before it goes on with it. */
 static int64_t now(struct ptm_walk *walk, int64_t x)
 {
-	return timeline_after(&walk->timeline, x);
+	while (!timeline_is_clear(&walk->timeline, x))
+		pass_moment(walk);
+	return timeline_between(&walk->timeline, x);
+}
+
+/* When what ran before block x ended. */
+static int64_t arrival(struct ptm_walk *walk, int64_t x)
+{
+	while (timeline_is_behind(&walk->timeline, x))
+		pass_moment(walk);
+	return timeline_arrival(&walk->timeline, x);
 }
 
 /* The bottom frame: nothing is known below it. */
@@ -232,9 +260,9 @@ static int step(struct ptm_walk *walk, int64_t x, const struct ptm_block *to)
 /* Everything open ends; time that passed in the hole is nobody's. */
 static int do_gap(struct ptm_walk *walk, int64_t x)
 {
-	const int error = frames_leave(&walk->frames, x, timeline_before(&walk->timeline, x), 0);
+	const int error = frames_leave(&walk->frames, x, arrival(walk, x), 0);
 
-	walk->frames.mark = now(walk, x);
+	now(walk, x);
 	walk->before = NULL;
 	walk->called = false;
 	return error;
@@ -495,7 +523,11 @@ int64_t ptm_walk_feed(struct ptm_walk *walk, const int64_t *seqs, const int32_t 
 
 int ptm_walk_end(struct ptm_walk *walk, const int64_t *anchor_seqs, const int64_t *anchor_times, size_t n_anchors)
 {
+	int error;
+
 	timeline_supply(&walk->timeline, anchor_seqs, anchor_times, n_anchors);
+	error = frames_leave(&walk->frames, walk->next, now(walk, walk->next), 0);
 	replay_settle(walk);
-	return frames_leave(&walk->frames, walk->next, now(walk, walk->next), 0);
+	tree_hand_out(walk->frames.tree, &walk->timeline);
+	return error;
 }

@@ -26,8 +26,8 @@ MAX_DEPTH = 512
 """Frames kept of a stack: the outermost MAX_DEPTH - 1 and the innermost one."""
 
 NODE_DTYPE = np.dtype([
-    ("parent", "<u4"), ("function", "<u4"), ("block", "<u4"), ("depth", "<u4"), ("epoch", "<u8"), ("calls", "<i8"),
-    ("instructions", "<i8"), ("blocks", "<i8"), ("time", "<i8")])
+    ("parent", "<u4"), ("function", "<u4"), ("block", "<u4"), ("depth", "<u4"), ("window", "<u8"), ("calls", "<i8"),
+    ("instructions", "<i8"), ("blocks", "<i8"), ("time", "<i8"), ("ran", "<i8")])
 CALL_DTYPE = np.dtype([
     ("call", "<i8"), ("parent", "<i8"), ("seq", "<i8"), ("seq_end", "<i8"), ("t_enter", "<i8"), ("t_exit", "<i8"),
     ("node", "<u4"), ("depth", "<u4")])
