@@ -49,8 +49,7 @@ void frames_spend(struct frames *frames, int64_t x)
 	frames->mark = x;
 }
 
-/* Give what was collected to the top frame, which is the top one up to block `x`. */
-static void settle(struct frames *frames, int64_t x)
+void frames_settle(struct frames *frames, int64_t x)
 {
 	frames_spend(frames, x);
 	if (frames->n) {
@@ -170,7 +169,7 @@ int frames_enter(struct frames *frames, int64_t x, int64_t t, uint64_t ret, uint
 	frames->credit += SEARCH_EARNED;
 	if (frames->n == FRAMES_MAX)
 		return enter_beyond(frames, function, block, called);
-	settle(frames, x);
+	frames_settle(frames, x);
 	error = frames_reserve(frames, 1);
 	if (error)
 		return error;
@@ -193,7 +192,7 @@ int frames_leave(struct frames *frames, int64_t x, int64_t t, size_t n)
 {
 	int error = 0;
 
-	settle(frames, x);
+	frames_settle(frames, x);
 	frames->beyond = 0;
 	while (!error && frames->n > n) {
 		const struct frame *top = frames_top(frames);
@@ -212,7 +211,7 @@ int frames_replace(struct frames *frames, int64_t x, int64_t t, uint32_t functio
 	struct frame frame = *frames_top(frames);
 	int error;
 
-	settle(frames, x);
+	frames_settle(frames, x);
 	error = finish(frames, frames->n - 1, x, t);
 	if (error)
 		return error;

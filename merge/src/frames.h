@@ -57,6 +57,8 @@ void frames_deinit(struct frames *frames);
 void frames_begin(struct frames *frames);
 /* The time from `mark` to block `x` is the top frame's, if there is one. */
 void frames_spend(struct frames *frames, int64_t x);
+/* And so is all that was collected. */
+void frames_settle(struct frames *frames, int64_t x);
 
 static inline struct frame *frames_top(const struct frames *frames)
 {

@@ -70,10 +70,17 @@ static uint32_t *find(const struct memo *memo, struct memo_key key)
 	}
 }
 
-struct memo_entry *memo_find(const struct memo *memo, struct memo_key key)
+struct memo_entry *memo_find(struct memo *memo, struct memo_key key)
 {
-	const uint32_t slot = memo->slots ? *find(memo, key) : 0;
+	struct memo_entry *latest = memo->latest ? &memo->entries[memo->latest - 1] : NULL;
+	uint32_t slot = latest ? latest->follow : 0;
 
+	if (!slot || !same(memo->entries[slot - 1].key, key)) {
+		slot = memo->slots ? *find(memo, key) : 0;
+		if (latest)
+			latest->follow = slot;
+	}
+	memo->latest = slot;
 	return slot ? &memo->entries[slot - 1] : NULL;
 }
 
@@ -96,6 +103,7 @@ void memo_forget(struct memo *memo)
 	if (memo->slots)
 		memset(memo->slots, 0, SLOTS * sizeof(*memo->slots));
 	memo->n_entries = memo->n_steps = memo->n_frames = memo->n_marks = memo->n_visits = memo->n_used = 0;
+	memo->latest = 0;
 }
 
 bool memo_fits(const struct memo *memo, const struct memo_entry *entry)

@@ -33,8 +33,7 @@ struct memo_entry {
 	uint32_t calls;         /* counted */
 	uint32_t entered;       /* frames, counted or not */
 	uint32_t credit;
-	uint32_t instructions;  /* of the top frame at the end */
-	uint32_t blocks;
+	uint32_t follow;        /* entry + 1 that was done after it; 0 none */
 	uint64_t window;        /* of the tree, in which it was done again */
 	int64_t times;          /* so often: what its steps count is added up at the window's end (replay_settle) */
 };
@@ -49,11 +48,12 @@ struct memo {
 	struct ptm_visit *visits;
 	uint32_t *used;         /* entries that were done again in this window */
 	uint32_t n_entries, n_steps, n_frames, n_marks, n_visits, n_used;
+	uint32_t latest;        /* entry + 1 that was done last; 0 none */
 };
 
 void memo_deinit(struct memo *memo);
-/* What a path did, or NULL. */
-struct memo_entry *memo_find(const struct memo *memo, struct memo_key key);
+/* What a path did, or NULL. It is looked up last what is often asked for: what was done after the latest. */
+struct memo_entry *memo_find(struct memo *memo, struct memo_key key);
 /* True when the key was met lately; it is met now. -ENOMEM. */
 int memo_meet(struct memo *memo, struct memo_key key);
 /* True when there is room for what an entry's numbers say. */

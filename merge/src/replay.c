@@ -44,18 +44,16 @@ static void open_entry(struct ptm_walk *walk, struct memo_entry *entry)
 	memo->used[memo->n_used++] = (uint32_t)(entry - memo->entries);
 }
 
-/* Only what the steps do not do each time is done here: the first one's node gets what was collected before. */
-static void do_steps(struct ptm_walk *walk, struct memo_entry *entry)
+/* What steps count is only counted here. */
+static void do_steps(struct ptm_walk *walk, struct memo_entry *entry, const struct path *path)
 {
 	struct frames *frames = &walk->frames;
-	const struct tape_step *first = &walk->memo.steps[entry->step];
-	struct ptm_node *node = &frames->tree->nodes[first->node];
 
-	node->instructions += frames->instructions;
-	node->blocks += frames->blocks;
-	node->ran += walk->next + first->offset - frames->mark;
-	frames->instructions = frames->blocks = 0;
-	frames->mark = walk->next + first[entry->n_steps - 1].offset;
+	if (frames->mark != walk->next || frames->blocks)
+		frames_settle(frames, walk->next);
+	if (entry->window != frames->tree->window)
+		open_entry(walk, entry);
+	frames->mark = walk->next + path->length;
 	entry->times++;
 }
 
@@ -63,7 +61,7 @@ static void settle(struct ptm_walk *walk, const struct memo_entry *entry)
 {
 	struct ptm_node *nodes = walk->frames.tree->nodes;
 	const struct tape_step *step = &walk->memo.steps[entry->step];
-	uint32_t offset = entry->n_steps ? step->offset : 0;
+	uint32_t offset = 0;
 
 	for (const struct tape_step *end = step + entry->n_steps; step < end; step++) {
 		nodes[step->node].instructions += entry->times * step->instructions;
@@ -99,8 +97,6 @@ static int put_frames(struct ptm_walk *walk, const struct memo_entry *entry)
 	frames->next_call += entry->entered;
 	frames->credit += entry->credit;
 	frames->folds[TREE_WHOLE] += entry->calls;
-	frames->instructions += entry->instructions;
-	frames->blocks += entry->blocks;
 	return 0;
 }
 
@@ -127,10 +123,7 @@ static int repeat(struct ptm_walk *walk, struct memo_entry *entry, const struct 
 {
 	int error;
 
-	if (entry->window != walk->frames.tree->window)
-		open_entry(walk, entry);
-	if (entry->n_steps)
-		do_steps(walk, entry);
+	do_steps(walk, entry, path);
 	error = put_frames(walk, entry);
 	if (!error && (entry->n_marks || entry->n_visits))
 		error = put_places(walk, entry);
@@ -166,6 +159,8 @@ int replay_begin(struct ptm_walk *walk, uint32_t number)
 {
 	struct frames *frames = &walk->frames;
 
+	walk_now(walk, walk->next);
+	frames_settle(frames, walk->next);
 	walk->recorded = (struct recorded){
 		.key = key_of(walk, number),
 		.frames = frames->n,
@@ -175,7 +170,7 @@ int replay_begin(struct ptm_walk *walk, uint32_t number)
 		.entered = frames->next_call,
 		.credit = frames->credit,
 	};
-	return tape_begin(&frames->tape, walk->next, frames->n, frames->instructions, frames->blocks);
+	return tape_begin(&frames->tape, walk->next, frames->n);
 }
 
 static struct memo_entry entry_of(const struct ptm_walk *walk)
@@ -194,8 +189,6 @@ static struct memo_entry entry_of(const struct ptm_walk *walk)
 		.calls = (uint32_t)(frames->folds[TREE_WHOLE] - from->calls),
 		.entered = (uint32_t)(frames->next_call - from->entered),
 		.credit = (uint32_t)(frames->credit - from->credit),
-		.instructions = (uint32_t)(frames->instructions - tape->instructions),
-		.blocks = (uint32_t)(frames->blocks - tape->blocks),
 	};
 }
 
@@ -220,7 +213,10 @@ int replay_store(struct ptm_walk *walk)
 {
 	struct tape *tape = &walk->frames.tape;
 	struct memo *memo = &walk->memo;
+	const int64_t end = tape->seq + walk->program->paths[walk->recorded.key.path].length;
 
+	walk_arrival(walk, end);
+	frames_settle(&walk->frames, end);
 	tape->on = false;
 	/* the bottom's frame is entered otherwise: whether that was a call depends on what was before it */
 	if (tape->failed || !tape->low || !knows_stack(walk))

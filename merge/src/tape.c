@@ -8,7 +8,7 @@
 #include "merge_api.h"
 #include "tree.h"
 
-int tape_begin(struct tape *tape, int64_t seq, size_t frames, int64_t instructions, int64_t blocks)
+int tape_begin(struct tape *tape, int64_t seq, size_t frames)
 {
 	struct tape_step *steps = tape->steps;
 
@@ -16,8 +16,7 @@ int tape_begin(struct tape *tape, int64_t seq, size_t frames, int64_t instructio
 		steps = malloc(TAPE_STEPS * sizeof(*steps));
 	if (!steps)
 		return -ENOMEM;
-	*tape = (struct tape){ .on = true, .seq = seq, .instructions = instructions, .blocks = blocks, .low = frames,
-			       .steps = steps };
+	*tape = (struct tape){ .on = true, .seq = seq, .low = frames, .steps = steps };
 	return 0;
 }
 
@@ -46,10 +45,9 @@ void tape_settle(struct tape *tape, int64_t x, uint32_t node, int64_t instructio
 		.offset = (uint32_t)(x - tape->seq),
 		.node = node,
 		.called = PTM_NONE,
-		.instructions = (uint32_t)(instructions - tape->instructions),
-		.blocks = (uint32_t)(blocks - tape->blocks),
+		.instructions = (uint32_t)instructions,
+		.blocks = (uint32_t)blocks,
 	};
-	tape->instructions = tape->blocks = 0;
 }
 
 void tape_call(struct tape *tape, uint32_t node)

@@ -26,15 +26,13 @@ struct tape {
 	bool on;
 	bool failed;
 	int64_t seq;            /* where the path begins */
-	int64_t instructions;   /* the top frame's at the beginning, of paths before */
-	int64_t blocks;
 	size_t low;             /* frames that were there at the beginning and all the time */
 	size_t n;
 	struct tape_step *steps;
 };
 
-/* Begin, with `frames` on the stack. -ENOMEM. */
-int tape_begin(struct tape *tape, int64_t seq, size_t frames, int64_t instructions, int64_t blocks);
+/* Begin, with `frames` on the stack, the top one of which was given all that ran before. -ENOMEM. */
+int tape_begin(struct tape *tape, int64_t seq, size_t frames);
 void tape_deinit(struct tape *tape);
 
 /* Frames were left: `frames` are there now. */

@@ -104,16 +104,14 @@ static void pass_moment(struct ptm_walk *walk)
 	timeline_pass(line);
 }
 
-/* When block x begins, or what is before it goes on with it. */
-static int64_t now(struct ptm_walk *walk, int64_t x)
+int64_t walk_now(struct ptm_walk *walk, int64_t x)
 {
 	while (!timeline_is_clear(&walk->timeline, x))
 		pass_moment(walk);
 	return timeline_between(&walk->timeline, x);
 }
 
-/* When what ran before block x ended. */
-static int64_t arrival(struct ptm_walk *walk, int64_t x)
+int64_t walk_arrival(struct ptm_walk *walk, int64_t x)
 {
 	while (timeline_is_behind(&walk->timeline, x))
 		pass_moment(walk);
@@ -126,7 +124,7 @@ static int enter_bottom(struct ptm_walk *walk, int64_t x, const struct ptm_block
 	const bool called = walk->called;
 
 	walk->called = false;
-	return frames_enter(&walk->frames, x, now(walk, x), 0, to->function, PTM_NONE, called);
+	return frames_enter(&walk->frames, x, walk_now(walk, x), 0, to->function, PTM_NONE, called);
 }
 
 /* Execution is at `to` without a call or return: in the same function, or in another by a tail jump. */
@@ -139,8 +137,8 @@ static int go_on(struct ptm_walk *walk, int64_t x, const struct ptm_block *to)
 	if (frames_top(frames)->function == to->function || frames->beyond)
 		return 0;
 	if (frames_top(frames)->function == PTM_SIGNAL)
-		return frames_enter(frames, x, now(walk, x), 0, to->function, PTM_NONE, false);
-	return frames_replace(frames, x, now(walk, x), to->function, to->flags & PTM_ENTRY);
+		return frames_enter(frames, x, walk_now(walk, x), 0, to->function, PTM_NONE, false);
+	return frames_replace(frames, x, walk_now(walk, x), to->function, to->flags & PTM_ENTRY);
 }
 
 /* Execution went into the middle of a function by other means than a call's return: longjmp, unwinding, a changed
@@ -154,7 +152,7 @@ static int unwind(struct ptm_walk *walk, int64_t x, const struct ptm_block *to)
 	    !(to->flags & PTM_ENTRY))
 		left = frames_find_function(frames, to->function);
 	if (left) {
-		const int error = frames_leave(frames, x, now(walk, x), left);
+		const int error = frames_leave(frames, x, walk_now(walk, x), left);
 
 		if (error)
 			return error;
@@ -175,7 +173,7 @@ static int do_return(struct ptm_walk *walk, int64_t x, const struct ptm_block *t
 	left = frames_find_return(frames, walk->program->blocks, to);
 	if (left == SIZE_MAX)
 		return unwind(walk, x, to);
-	error = frames_leave(frames, x, now(walk, x), left);
+	error = frames_leave(frames, x, walk_now(walk, x), left);
 	return error ? error : go_on(walk, x, to);
 }
 
@@ -183,14 +181,14 @@ static int do_call(struct ptm_walk *walk, int64_t x, const struct ptm_block *fro
 {
 	const uint32_t block = (uint32_t)(from - walk->program->blocks);
 
-	return frames_enter(&walk->frames, x, now(walk, x), from->addr + from->size, to->function, block, true);
+	return frames_enter(&walk->frames, x, walk_now(walk, x), from->addr + from->size, to->function, block, true);
 }
 
 /* A handler begins: [signal] over what was interrupted (`resume`), the handler over that. */
 static int enter_signal(struct ptm_walk *walk, int64_t x, uint64_t resume, const struct ptm_block *handler)
 {
 	struct frames *frames = &walk->frames;
-	const int64_t t = now(walk, x);
+	const int64_t t = walk_now(walk, x);
 	const int error = frames_enter(frames, x, t, resume, PTM_SIGNAL, PTM_NONE, true);
 
 	return error ? error : frames_enter(frames, x, t, 0, handler->function, PTM_NONE, true);
@@ -202,7 +200,7 @@ static int leave_signal(struct ptm_walk *walk, int64_t x, const struct ptm_block
 	struct frames *frames = &walk->frames;
 	const uint32_t left = frames->signal - 1;
 	const bool resumed = frames->items[left].ret == to->addr;
-	const int error = frames_leave(frames, x, now(walk, x), left);
+	const int error = frames_leave(frames, x, walk_now(walk, x), left);
 
 	if (error)
 		return error;
@@ -226,7 +224,7 @@ static int do_syscall(struct ptm_walk *walk, int64_t x, const struct ptm_block *
 	if (resumes_signal(walk, to))
 		return leave_signal(walk, x, to);
 	if (to->flags & PTM_START) {
-		const int error = frames_leave(&walk->frames, x, now(walk, x), 0);
+		const int error = frames_leave(&walk->frames, x, walk_now(walk, x), 0);
 
 		walk->called = true;
 		return error ? error : enter_bottom(walk, x, to);
@@ -260,9 +258,9 @@ static int step(struct ptm_walk *walk, int64_t x, const struct ptm_block *to)
 /* Everything open ends; time that passed in the hole is nobody's. */
 static int do_gap(struct ptm_walk *walk, int64_t x)
 {
-	const int error = frames_leave(&walk->frames, x, arrival(walk, x), 0);
+	const int error = frames_leave(&walk->frames, x, walk_arrival(walk, x), 0);
 
-	now(walk, x);
+	walk_now(walk, x);
 	walk->before = NULL;
 	walk->called = false;
 	return error;
@@ -270,7 +268,7 @@ static int do_gap(struct ptm_walk *walk, int64_t x)
 
 static int do_exec(struct ptm_walk *walk, int64_t x)
 {
-	const int error = frames_leave(&walk->frames, x, now(walk, x), 0);
+	const int error = frames_leave(&walk->frames, x, walk_now(walk, x), 0);
 
 	walk->before = NULL;
 	walk->called = true;
@@ -526,7 +524,7 @@ int ptm_walk_end(struct ptm_walk *walk, const int64_t *anchor_seqs, const int64_
 	int error;
 
 	timeline_supply(&walk->timeline, anchor_seqs, anchor_times, n_anchors);
-	error = frames_leave(&walk->frames, walk->next, now(walk, walk->next), 0);
+	error = frames_leave(&walk->frames, walk->next, walk_now(walk, walk->next), 0);
 	replay_settle(walk);
 	tree_hand_out(walk->frames.tree, &walk->timeline);
 	return error;

@@ -51,6 +51,10 @@ struct ptm_walk {
 
 /* Get to a path that begins at `seq`: what was not recorded before it is a gap. -EILSEQ: ordinals that go back. */
 int walk_reach(struct ptm_walk *walk, int64_t seq);
+/* When block x begins: moments up to it are passed. */
+int64_t walk_now(struct ptm_walk *walk, int64_t x);
+/* When what ran before block x ended: moments before it are passed. */
+int64_t walk_arrival(struct ptm_walk *walk, int64_t x);
 /* Execute block `number` at ordinal `x`, with the events before it. */
 int walk_block(struct ptm_walk *walk, int64_t x, uint32_t number);
 /* A copy of a mark, behind those that are there. -ENOMEM. */
