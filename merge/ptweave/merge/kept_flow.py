@@ -2,18 +2,23 @@
 """A thread's flow, read once and gone over twice: kept in memory where it is short enough, or read again.
 
 Decompressing a row of flow takes longer than most of what is done with it. Where paths follow each other without a
-hole, an ordinal is the one before and its path's length, so four bytes a row are kept.
+hole, an ordinal is the one before and its path's length, so only paths' numbers are kept, in two or four bytes a row.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+import numpy as np
+import numpy.typing as npt
+
 from ptweave.merge.program import Program
 from ptweave.merge.tables import I32, I64
 
-KEPT_ROWS = 1 << 24
-"""Rows of flow that are kept: at 4 bytes each, for a thread without gaps."""
+KEPT_BYTES = 1 << 26
+"""Memory for what is kept of a thread."""
+
+_SHORT = 1 << 16
 
 Batch = tuple[I64, I32]
 
@@ -21,15 +26,15 @@ Batch = tuple[I64, I32]
 class KeptFlow:
     """Batches (ordinals, paths) of one thread's flow.
 
-    `read` reads them from the start. The first going over keeps them, up to `limit` rows (of 4 bytes; those of a batch
-    with holes count for 3); a thread with more is read again.
+    `read` reads them from the start. The first going over keeps them, up to `limit` bytes; a thread with more is read
+    again.
     """
 
-    def __init__(self, read: Callable[[], Iterator[Batch]], program: Program, limit: int = KEPT_ROWS) -> None:
+    def __init__(self, read: Callable[[], Iterator[Batch]], program: Program, limit: int = KEPT_BYTES) -> None:
         self._read = read
         self._program = program
         self._room = limit
-        self._kept: list[tuple[I64, I32]] | None = []
+        self._kept: list[tuple[I64, npt.NDArray[np.uint16] | I32]] | None = []
 
     def first(self) -> Iterator[Batch]:
         """All batches, to be gone over once, and to the end."""
@@ -42,16 +47,19 @@ class KeptFlow:
         if self._kept is None:
             yield from self._read()
             return
-        for seqs, paths in self._kept:
+        for seqs, kept in self._kept:
+            paths: I32 = kept.astype(np.int32, copy=False)
             yield seqs if len(seqs) == len(paths) else self._program.ordinals(int(seqs[0]), paths), paths
 
     def _keep(self, seqs: I64, paths: I32) -> None:
         if self._kept is None:
             return
-        whole = not self._program.follow(seqs, paths)
-        self._room -= len(paths) * (3 if whole else 1)
+        # what the batch lies in is read into again
+        begins = seqs[:1].copy() if self._program.follow(seqs, paths) else seqs.copy()
+        short = len(paths) and 0 <= int(paths.min()) and int(paths.max()) < _SHORT
+        kept = paths.astype(np.uint16) if short else paths.copy()
+        self._room -= begins.nbytes + kept.nbytes
         if self._room < 0:
             self._kept = None
         else:
-            # what the batch lies in is read into again
-            self._kept.append((seqs.copy() if whole else seqs[:1].copy(), paths.copy()))
+            self._kept.append((begins, kept))
