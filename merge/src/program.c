@@ -161,11 +161,11 @@ int64_t ptm_program_scan(const struct ptm_program *program, const int64_t *seqs,
 
 int ptm_program_follows(const struct ptm_program *program, const int64_t *seqs, const int32_t *paths, size_t n)
 {
-	for (size_t i = 0; i + 1 < n; i++) {
+	for (size_t i = 0; i < n; i++) {
 		if (paths[i] < 0 || (size_t)paths[i] >= program->n_paths)
 			return 0;
 		/* unsigned: ordinals of a file that lies may be anything */
-		if ((uint64_t)seqs[i + 1] != (uint64_t)seqs[i] + program->paths[paths[i]].length)
+		if (i + 1 < n && (uint64_t)seqs[i + 1] != (uint64_t)seqs[i] + program->paths[paths[i]].length)
 			return 0;
 	}
 	return 1;
