@@ -320,6 +320,35 @@ def test_stacks_that_are_not_there_are_said_in_one_line(program: Program, damage
     assert "stacks.parquet" in error.value.line() and "decode and merge the run again" in error.value.line()
 
 
+def claim_rows(file: Path, rows: int) -> None:
+    """Let a Parquet file of three rows claim others: num_rows is field 3 of FileMetaData, a zigzag varint."""
+    raw = file.read_bytes()
+    size = int.from_bytes(raw[-8:-4], "little")
+    body, footer = raw[:-8 - size], raw[-8 - size:-8]
+    before, _, behind = footer.partition(b"\x16\x06")
+    value, varint = 2 * rows, bytearray()
+    while value > 127:
+        varint.append(value & 127 | 128)
+        value >>= 7
+    footer = before + b"\x16" + bytes([*varint, value]) + behind
+    file.write_bytes(body + footer + len(footer).to_bytes(4, "little") + raw[-4:])
+    assert pq.read_metadata(file).num_rows == rows
+
+
+@pytest.mark.parametrize("claimed", [0, 2, 3, 4, 1 << 60])
+def test_thunks_that_are_not_as_many_as_their_file_claims_are_said_in_one_line(program: Program, claimed: int) -> None:
+    for t in (1, 2, 3):
+        program.writer.thunk(0, t=t)
+    program.writer.run(0, [program.plain])
+    bundle = program.writer.write()
+    claim_rows(bundle.decoded / "thunks.parquet", claimed)
+    if claimed == 3:
+        merge_run(bundle)
+        return
+    with pytest.raises(BadInput, match=rf"thunks\.parquet: is corrupt \(it claims {claimed} rows"):
+        merge_run(bundle)
+
+
 def test_calls_of_threads_without_flow_are_placed_nowhere(program: Program) -> None:
     program.writer.run(0, [program.plain])
     program.writer.syscall(7, 0, enter=1, leave=2, ip=1)

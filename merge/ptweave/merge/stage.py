@@ -238,7 +238,8 @@ class _Merge:
             sink.write_table(walker.calls(thread, rows))
 
         marks = walker.thread(flow.again(), self._moments(thread, calls, end), events,
-                              emit if sink else None, self._report)
+                              emit if sink else None, self._report,
+                              expected=self._thunks.in_thread(thread) if self._thunks else 0)
         if self._syscalls:
             self._syscalls.disown_work(thread, marks.visits)
         if self._thunks:

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from ptweave.data.schemas import DECODED_STACKS, DECODED_THUNKS
@@ -24,12 +26,26 @@ _LISTED = 1 << 14
 
 
 class ThunkRows:
-    """The file's rows. Decoding writes them in order: only files that are not are sorted."""
+    """The file's rows, `count` of them. Decoding writes them in order: only files that are not are sorted."""
 
     def __init__(self, scratch: Scratch) -> None:
         self._scratch = scratch
         self._path: Path = scratch.folder / FILE
+        with open_parquet(self._path, DECODED_THUNKS, TEXT) as file:
+            self.count = int(file.metadata.num_rows)
         self._sorted = all(self._in_order(["thread", "thunk"]))
+
+    def column(self, kind: type[np.signedinteger[Any]]) -> npt.NDArray[Any]:
+        """Memory for a value of each row. Raises BadInput when the file claims more rows than there can be."""
+        try:
+            return np.empty(self.count, kind)
+        except (MemoryError, ValueError) as error:
+            raise corrupt(self._path, f"it claims {self.count} rows") from error
+
+    def check_count(self, found: int) -> None:
+        """Raises BadInput when so many rows are not what the file claims."""
+        if found != self.count:
+            raise corrupt(self._path, f"it claims {self.count} rows and has {found}")
 
     def _in_order(self, columns: list[str]) -> Iterator[bool]:
         """Whether each batch goes on where the one before ended."""

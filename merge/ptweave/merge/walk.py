@@ -67,12 +67,32 @@ class Folds:
     many: int
 
 
+class _Rows:
+    """Rows that are added to: into memory that is taken at once where their number was guessed."""
+
+    def __init__(self, dtype: np.dtype[Any], room: int) -> None:
+        self._rows = np.empty(room, dtype)
+        self._count = 0
+
+    def more(self, count: int) -> npt.NDArray[np.void]:
+        """The next rows, to be filled."""
+        begin, self._count = self._count, self._count + count
+        if self._count > len(self._rows):
+            grown = np.empty(2 * self._count, self._rows.dtype)
+            grown[:begin] = self._rows[:begin]
+            self._rows = grown
+        return self._rows[begin:self._count]
+
+    def all(self) -> npt.NDArray[np.void]:
+        return self._rows[:self._count]
+
+
 @dataclass
 class _Found:
     """What was fetched so far."""
 
-    thunks: list[npt.NDArray[np.void]]
-    visits: list[npt.NDArray[np.void]]
+    thunks: _Rows
+    visits: _Rows
 
 
 class Walker:
@@ -109,14 +129,14 @@ class Walker:
 
     def thread(self, flow: Flow, moments: Iterator[Moments], events: Events,
                emit_calls: Callable[[npt.NDArray[np.void]], None] | None = None,
-               progress: Callable[[int], None] | None = None) -> Marks:
-        """Walk one thread; returns its executed markers. `progress` is told rows done.
+               progress: Callable[[int], None] | None = None, *, expected: int = 0) -> Marks:
+        """Walk one thread; returns its executed markers, `expected` of thunks. `progress` is told rows done.
 
         Raises BadInput when the flow names paths that do not exist or goes back.
         """
         lib.ptm_walk_begin(self._walk)
         window = Window(moments)
-        marks = _Found([], [])
+        marks = _Found(_Rows(MARK_DTYPE, expected + 1), _Rows(VISIT_DTYPE, 1))
         for seqs, paths in flow:
             self._feed(seqs, paths, window, events, marks, emit_calls)
             events = events[self._events_used:]
@@ -127,7 +147,7 @@ class Walker:
             self._walk, ffi.from_buffer("int64_t[]", window.seqs), ffi.from_buffer("int64_t[]", window.times),
             len(window.seqs)), self._where)
         self._fetch(marks, emit_calls)
-        return Marks(_joined(marks.thunks, MARK_DTYPE), self._distinct_callers(), _joined(marks.visits, VISIT_DTYPE))
+        return Marks(marks.thunks.all(), self._distinct_callers(), marks.visits.all())
 
     def _feed(self, seqs: I64, paths: I32, window: Window, events: Events, marks: _Found,
               emit_calls: Callable[[npt.NDArray[np.void]], None] | None) -> None:
@@ -152,22 +172,21 @@ class Walker:
         count = ffi.new("size_t *")
         found = lib.ptm_walk_marks(self._walk, count)
         if count[0]:
-            marks.thunks.append(self._numbered(found, count[0]))
+            self._number(found, marks.thunks.more(count[0]))
         found = lib.ptm_walk_visits(self._walk, count)
         if count[0]:
-            marks.visits.append(_copy(found, count[0], VISIT_DTYPE))
+            marks.visits.more(count[0])[:] = _copy(found, count[0], VISIT_DTYPE)
         found = lib.ptm_walk_calls(self._walk, count)
         if count[0] and emit_calls:
             emit_calls(_copy(found, count[0], CALL_DTYPE))
 
-    def _numbered(self, marks: Any, count: int) -> npt.NDArray[np.void]:
+    def _number(self, marks: Any, found: npt.NDArray[np.void]) -> None:
         """Marks with their callers as numbers: there are millions of the ones, and few of the others."""
+        count = len(found)
         callers = np.empty(count, np.uint32)
         check(lib.ptm_callers_number(self._callers, marks, count, ffi.from_buffer("uint32_t[]", callers)), self._where)
         given = np.frombuffer(ffi.buffer(marks, count * _C_MARK_DTYPE.itemsize), _C_MARK_DTYPE)
-        found = np.empty(count, MARK_DTYPE)
         found["seq"], found["block"], found["callers"] = given["seq"], given["block"], callers
-        return found
 
     def _distinct_callers(self) -> npt.NDArray[np.void]:
         count = ffi.new("size_t *")
@@ -255,18 +274,6 @@ class Walker:
 
 def _copy(pointer: Any, count: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     found: npt.NDArray[Any] = np.frombuffer(ffi.buffer(pointer, count * dtype.itemsize), dtype).copy()
-    return found
-
-
-def _joined(parts: list[npt.NDArray[np.void]], dtype: np.dtype[Any]) -> npt.NDArray[np.void]:
-    """The parts as one array; each is given up as soon as it is copied, for there may be millions of rows."""
-    found = np.empty(sum(len(part) for part in parts), dtype)
-    done = 0
-    parts.reverse()
-    while parts:
-        part = parts.pop()
-        found[done:done + len(part)] = part
-        done += len(part)
     return found
 
 
