@@ -3,7 +3,7 @@
 
 `tables/<name>/*.parquet` holds a table. Rows are sorted as `sort` says; row groups hold about 1 M rows; zstd level 1;
 sorted integer columns are DELTA_BINARY_PACKED, ids are PLAIN, those of `flow` BYTE_STREAM_SPLIT (measured:
-dictionaries are 1.8x larger on path ids, PLAIN takes 1.6x the time).
+dictionaries are 1.8x larger on path ids, PLAIN takes 1.6x the time), as are vector clocks.
 `seq` is the ordinal of a block in its thread's flow; `t` is ns on CLOCK_MONOTONIC; `thread` is dense in the run.
 """
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 from enum import StrEnum
+from inspect import signature
 from pathlib import Path
 from types import TracebackType
 
@@ -219,7 +220,7 @@ THUNKS = Table("thunks", "what a thread does from one synchronisation operation 
     Column("wait", _I64, "ns", "time the operation took: waiting, for locks and joins"),
     Column("acquire", pa.bool_(), "", "the operation acquired (joined another thread's clock)"),
     Column("release", pa.bool_(), "", "the operation released (published the clock)"),
-    Column("clock", pa.list_(_U32), "", "vector clock at the thunk's begin, by thread number"),
+    Column("clock", pa.list_(_U32), "", "vector clock at the thunk's begin, by thread number", split=True),
     Column("seq", _I64, "blocks", "first block of the thunk; null when placed is none", delta=True),
     Column("seq_end", _I64, "blocks", "block after its last; null unknown", delta=True),
     Column("caller", _STR, "", "function that called the operation; null unknown", dictionary=True),
@@ -552,6 +553,13 @@ ENCODED = pa.dictionary(pa.int32(), pa.string())
 """Columns of text as dictionaries."""
 
 
+PAGES: dict[str, int] = {"write_batch_size": 1 << 14}
+"""How Parquet writers divide columns: newer ones end a page after 20,000 rows unless they are told, and take a compressor's
+memory anew for each."""
+if "max_rows_per_page" in signature(pq.ParquetWriter).parameters:
+    PAGES["max_rows_per_page"] = 1 << 17
+
+
 def _leaf(column: Column) -> str:
     """What Parquet calls the column its values are in."""
     return f"{column.name}.list.element" if pa.types.is_list(column.type) else column.name
@@ -588,10 +596,10 @@ class TableWriter:
         self._writer = pq.ParquetWriter(
             str(self._partial), self._schema, compression="zstd", compression_level=1,
             use_dictionary=[_leaf(c) for c in table.columns if c.dictionary],
-            column_encoding={c.name: "DELTA_BINARY_PACKED" if c.delta else "BYTE_STREAM_SPLIT" for c in table.columns
+            column_encoding={_leaf(c): "DELTA_BINARY_PACKED" if c.delta else "BYTE_STREAM_SPLIT" for c in table.columns
                              if (c.delta or c.split) and not c.dictionary} or None,
             write_statistics=[c.name for c in table.columns if not pa.types.is_nested(c.type)],  # no query uses others
-            data_page_size=1 << 18, store_schema=not encoded)
+            data_page_size=1 << 18, store_schema=not encoded, **PAGES)
 
     def write(self, batch: pa.RecordBatch | pa.Table) -> None:
         """Append rows; columns must have the table's names and castable types."""

@@ -11,14 +11,14 @@ from types import TracebackType
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ptweave.data.schemas import ROW_GROUP
+from ptweave.data.schemas import PAGES, ROW_GROUP
 
 GROUP_BYTES = 64 << 20
 """Rows held back for one row group."""
 
-_STEADY = ("record", "thunk", "t", "tsc", "wait")
-"""Columns of numbers that lie beside each other."""
-
+_ENCODINGS = dict.fromkeys(("record", "thunk", "t", "tsc", "wait"), "DELTA_BINARY_PACKED") | {
+    "clock.list.element": "BYTE_STREAM_SPLIT"}
+"""Of columns of numbers that lie beside each other, and of vector clocks."""
 
 class Spool:
     """Use as a context manager: the file at `path` goes away with it. A batch is of one thread (its first column)."""
@@ -68,8 +68,9 @@ class Spool:
         words = [field.name for field in self._schema if pa.types.is_string(field.type)]
         with pq.ParquetWriter(str(partial), self._schema, compression="zstd", compression_level=1,
                               use_dictionary=["thread", *words],
-                              column_encoding={name: "DELTA_BINARY_PACKED" for name in _STEADY
-                                               if name in self._schema.names} or None) as writer:
+                              column_encoding={leaf: encoding for leaf, encoding in _ENCODINGS.items()
+                                               if leaf.partition(".")[0] in self._schema.names} or None,
+                              **PAGES) as writer:
             for batch in self._in_thread_order():
                 pending.append(batch)
                 size += batch.nbytes
