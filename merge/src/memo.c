@@ -16,8 +16,14 @@ enum {
 	VISITS = 1 << 16,
 };
 
+void memo_init(struct memo *memo, size_t n_paths)
+{
+	*memo = (struct memo){ .n_paths = n_paths };
+}
+
 void memo_deinit(struct memo *memo)
 {
+	free(memo->likely);
 	free(memo->entries);
 	free(memo->slots);
 	free(memo->seen);
@@ -26,12 +32,13 @@ void memo_deinit(struct memo *memo)
 	free(memo->marks);
 	free(memo->visits);
 	free(memo->used);
-	*memo = (struct memo){ 0 };
+	memo_init(memo, memo->n_paths);
 }
 
 static int prepare(struct memo *memo)
 {
-	memo->entries = malloc(ENTRIES * sizeof(*memo->entries));
+	memo->entries = aligned_alloc(sizeof(*memo->entries), ENTRIES * sizeof(*memo->entries));
+	memo->likely = calloc(memo->n_paths + 1, sizeof(*memo->likely));
 	memo->slots = calloc(SLOTS, sizeof(*memo->slots));
 	memo->seen = calloc(SEEN, sizeof(*memo->seen));
 	memo->steps = malloc(STEPS * sizeof(*memo->steps));
@@ -39,7 +46,7 @@ static int prepare(struct memo *memo)
 	memo->marks = malloc(MARKS * sizeof(*memo->marks));
 	memo->visits = malloc(VISITS * sizeof(*memo->visits));
 	memo->used = malloc(ENTRIES * sizeof(*memo->used));
-	if (memo->entries && memo->slots && memo->seen && memo->steps && memo->frames && memo->marks && memo->visits &&
+	if (memo->entries && memo->likely && memo->slots && memo->seen && memo->steps && memo->frames && memo->marks && memo->visits &&
 	    memo->used)
 		return 0;
 	memo_deinit(memo);
@@ -72,16 +79,17 @@ static uint32_t *find(const struct memo *memo, struct memo_key key)
 
 struct memo_entry *memo_find(struct memo *memo, struct memo_key key)
 {
-	struct memo_entry *latest = memo->latest ? &memo->entries[memo->latest - 1] : NULL;
-	uint32_t slot = latest ? latest->follow : 0;
+	uint32_t slot;
 
-	if (!slot || !same(memo->entries[slot - 1].key, key)) {
-		slot = memo->slots ? *find(memo, key) : 0;
-		if (latest)
-			latest->follow = slot;
-	}
-	memo->latest = slot;
-	return slot ? &memo->entries[slot - 1] : NULL;
+	if (!memo->likely || key.path >= memo->n_paths)
+		return NULL;
+	slot = memo->likely[key.path];
+	if (!slot || !same(memo->entries[slot - 1].key, key))
+		slot = *find(memo, key);
+	if (!slot)
+		return NULL;
+	memo->likely[key.path] = slot;
+	return &memo->entries[slot - 1];
 }
 
 int memo_meet(struct memo *memo, struct memo_key key)
@@ -102,8 +110,9 @@ void memo_forget(struct memo *memo)
 {
 	if (memo->slots)
 		memset(memo->slots, 0, SLOTS * sizeof(*memo->slots));
+	if (memo->likely)
+		memset(memo->likely, 0, memo->n_paths * sizeof(*memo->likely));
 	memo->n_entries = memo->n_steps = memo->n_frames = memo->n_marks = memo->n_visits = memo->n_used = 0;
-	memo->latest = 0;
 }
 
 bool memo_fits(const struct memo *memo, const struct memo_entry *entry)

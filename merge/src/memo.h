@@ -19,24 +19,26 @@ struct memo_key {
 	uint32_t before;        /* block that ran last */
 };
 
+/* As long as a line of the processor's cache: most of the time goes into waiting for entries. */
 struct memo_entry {
 	struct memo_key key;
 	uint32_t dropped;       /* frames of the beginning that are gone at the end */
 	uint32_t step;          /* first one of `steps` */
-	uint32_t n_steps;
 	uint32_t frame;         /* frames put in their place */
-	uint32_t n_frames;
 	uint32_t mark;          /* their ordinals count from the path's begin, as those of visits */
-	uint32_t n_marks;
 	uint32_t visit;
-	uint32_t n_visits;
+	uint16_t n_steps;
+	uint16_t n_frames;
+	uint16_t n_marks;
+	uint16_t n_visits;
 	uint32_t calls;         /* counted */
 	uint32_t entered;       /* frames, counted or not */
 	uint32_t credit;
-	uint32_t follow;        /* entry + 1 that was done after it; 0 none */
+	uint32_t times;         /* so often: what its steps count is added up at the window's end (replay_settle) */
 	uint64_t window;        /* of the tree, in which it was done again */
-	int64_t times;          /* so often: what its steps count is added up at the window's end (replay_settle) */
 };
+
+_Static_assert(sizeof(struct memo_entry) == 64, "a line");
 
 struct memo {
 	struct memo_entry *entries;
@@ -48,12 +50,17 @@ struct memo {
 	struct ptm_visit *visits;
 	uint32_t *used;         /* entries that were done again in this window */
 	uint32_t n_entries, n_steps, n_frames, n_marks, n_visits, n_used;
-	uint32_t latest;        /* entry + 1 that was done last; 0 none */
+	uint32_t *likely;       /* entry + 1 that a path was last, by path; 0 none */
+	size_t n_paths;
 };
 
 void memo_deinit(struct memo *memo);
-/* What a path did, or NULL. It is looked up last what is often asked for: what was done after the latest. */
+void memo_init(struct memo *memo, size_t n_paths);
+/* What a path did, or NULL. */
 struct memo_entry *memo_find(struct memo *memo, struct memo_key key);
+/* Soon a path will be looked up: its entry (if it is the one it was last) is fetched, and later what the entry names. */
+static inline void memo_fetch(const struct memo *memo, uint32_t path);
+static inline void memo_fetch_more(const struct memo *memo, uint32_t path);
 /* True when the key was met lately; it is met now. -ENOMEM. */
 int memo_meet(struct memo *memo, struct memo_key key);
 /* True when there is room for what an entry's numbers say. */
@@ -61,5 +68,28 @@ bool memo_fits(const struct memo *memo, const struct memo_entry *entry);
 void memo_forget(struct memo *memo);
 /* A new entry that fits: to be filled. */
 struct memo_entry *memo_add(struct memo *memo, const struct memo_entry *entry);
+
+static inline const struct memo_entry *memo_likely(const struct memo *memo, uint32_t path)
+{
+	const uint32_t slot = memo->likely && path < memo->n_paths ? memo->likely[path] : 0;
+
+	return slot ? &memo->entries[slot - 1] : NULL;
+}
+
+static inline void memo_fetch(const struct memo *memo, uint32_t path)
+{
+	const struct memo_entry *entry = memo_likely(memo, path);
+
+	if (entry)
+		__builtin_prefetch(entry);
+}
+
+static inline void memo_fetch_more(const struct memo *memo, uint32_t path)
+{
+	const struct memo_entry *entry = memo_likely(memo, path);
+
+	if (entry)
+		__builtin_prefetch(&memo->frames[entry->frame]);
+}
 
 #endif

@@ -51,6 +51,8 @@ static void do_steps(struct ptm_walk *walk, struct memo_entry *entry, const stru
 
 	if (frames->mark != walk->next || frames->blocks)
 		frames_settle(frames, walk->next);
+	if (entry->times == UINT32_MAX)
+		replay_settle(walk);
 	if (entry->window != frames->tree->window)
 		open_entry(walk, entry);
 	frames->mark = walk->next + path->length;
@@ -61,14 +63,15 @@ static void settle(struct ptm_walk *walk, const struct memo_entry *entry)
 {
 	struct ptm_node *nodes = walk->frames.tree->nodes;
 	const struct tape_step *step = &walk->memo.steps[entry->step];
+	const int64_t times = entry->times;
 	uint32_t offset = 0;
 
 	for (const struct tape_step *end = step + entry->n_steps; step < end; step++) {
-		nodes[step->node].instructions += entry->times * step->instructions;
-		nodes[step->node].blocks += entry->times * step->blocks;
-		nodes[step->node].ran += entry->times * (step->offset - offset);
+		nodes[step->node].instructions += times * step->instructions;
+		nodes[step->node].blocks += times * step->blocks;
+		nodes[step->node].ran += times * (step->offset - offset);
 		if (step->called != PTM_NONE)
-			nodes[step->called].calls += entry->times;
+			nodes[step->called].calls += times;
 		offset = step->offset;
 	}
 }
@@ -173,6 +176,15 @@ int replay_begin(struct ptm_walk *walk, uint32_t number)
 	return tape_begin(&frames->tape, walk->next, frames->n);
 }
 
+/* Nothing is counted that an entry has no room for. */
+static bool fits(const struct ptm_walk *walk)
+{
+	const struct recorded *from = &walk->recorded;
+
+	return walk->frames.tape.n <= UINT16_MAX && walk->frames.n - walk->frames.tape.low <= UINT16_MAX &&
+	       walk->n_marks - from->marks <= UINT16_MAX && walk->visits.n - from->visits <= UINT16_MAX;
+}
+
 static struct memo_entry entry_of(const struct ptm_walk *walk)
 {
 	const struct recorded *from = &walk->recorded;
@@ -182,10 +194,10 @@ static struct memo_entry entry_of(const struct ptm_walk *walk)
 	return (struct memo_entry){
 		.key = from->key,
 		.dropped = (uint32_t)(from->frames - tape->low),
-		.n_steps = (uint32_t)tape->n,
-		.n_frames = (uint32_t)(frames->n - tape->low),
-		.n_marks = (uint32_t)(walk->n_marks - from->marks),
-		.n_visits = (uint32_t)(walk->visits.n - from->visits),
+		.n_steps = (uint16_t)tape->n,
+		.n_frames = (uint16_t)(frames->n - tape->low),
+		.n_marks = (uint16_t)(walk->n_marks - from->marks),
+		.n_visits = (uint16_t)(walk->visits.n - from->visits),
 		.calls = (uint32_t)(frames->folds[TREE_WHOLE] - from->calls),
 		.entered = (uint32_t)(frames->next_call - from->entered),
 		.credit = (uint32_t)(frames->credit - from->credit),
@@ -219,7 +231,7 @@ int replay_store(struct ptm_walk *walk)
 	frames_settle(&walk->frames, end);
 	tape->on = false;
 	/* the bottom's frame is entered otherwise: whether that was a call depends on what was before it */
-	if (tape->failed || !tape->low || !knows_stack(walk))
+	if (tape->failed || !tape->low || !knows_stack(walk) || !fits(walk))
 		return 0;
 	const struct memo_entry entry = entry_of(walk);
 	if (!memo_fits(memo, &entry)) {

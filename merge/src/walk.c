@@ -15,7 +15,8 @@
 enum {
 	OUTPUT_ROWS = 1 << 17,  /* rows of output after which feeding pauses */
 	AHEAD = 12,             /* rows of flow, at which what is known of a path is fetched */
-	NEAR = 4,               /* and its last block */
+	NEAR = 6,               /* and its last block, and what is remembered of it */
+	NEXT = 2,
 	FIRST_MARKS = 1024,
 };
 
@@ -28,6 +29,7 @@ int ptm_walk_create(const struct ptm_program *program, struct ptm_tree *tree, in
 		return -ENOMEM;
 	walk->program = program;
 	frames_init(&walk->frames, tree, want_calls != 0);
+	memo_init(&walk->memo, program->n_paths);
 	ptm_walk_begin(walk);
 	*ret = walk;
 	return 0;
@@ -483,12 +485,18 @@ static int walk_path(struct ptm_walk *walk, uint32_t number, int64_t seq)
 }
 
 /* Paths come in no order: what will be looked at soon is fetched while others are walked. */
-static void fetch_ahead(const struct ptm_program *program, const int32_t *paths, size_t left)
+static void fetch_ahead(const struct ptm_walk *walk, const int32_t *paths, size_t left)
 {
+	const struct ptm_program *program = walk->program;
+
 	if (left > AHEAD && (uint32_t)paths[AHEAD] < program->n_paths)
 		__builtin_prefetch(&program->paths[paths[AHEAD]]);
-	if (left > NEAR && (uint32_t)paths[NEAR] < program->n_paths)
+	if (left > NEAR && (uint32_t)paths[NEAR] < program->n_paths) {
 		__builtin_prefetch(&program->blocks[program->paths[paths[NEAR]].last]);
+		memo_fetch(&walk->memo, (uint32_t)paths[NEAR]);
+	}
+	if (left > NEXT)
+		memo_fetch_more(&walk->memo, (uint32_t)paths[NEXT]);
 }
 
 int64_t ptm_walk_feed(struct ptm_walk *walk, const int64_t *seqs, const int32_t *paths, size_t n,
@@ -507,7 +515,7 @@ int64_t ptm_walk_feed(struct ptm_walk *walk, const int64_t *seqs, const int32_t 
 	       walk->visits.n < OUTPUT_ROWS) {
 		const int32_t number = paths[done];
 
-		fetch_ahead(program, paths + done, n - done);
+		fetch_ahead(walk, paths + done, n - done);
 		if (number < 0 || (size_t)number >= program->n_paths)
 			error = -EINVAL;
 		else
