@@ -554,8 +554,8 @@ ENCODED = pa.dictionary(pa.int32(), pa.string())
 
 
 PAGES: dict[str, int] = {"write_batch_size": 1 << 14}
-"""How Parquet writers divide columns: newer ones end a page after 20,000 rows unless they are told, and take a compressor's
-memory anew for each."""
+"""How Parquet writers divide columns: newer ones end a page after 20,000 rows unless they are told, and take a
+compressor's memory anew for each."""
 if "max_rows_per_page" in signature(pq.ParquetWriter).parameters:
     PAGES["max_rows_per_page"] = 1 << 17
 

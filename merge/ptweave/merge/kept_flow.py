@@ -56,7 +56,7 @@ class KeptFlow:
             return
         # what the batch lies in is read into again
         begins = seqs[:1].copy() if self._program.follow(seqs, paths) else seqs.copy()
-        short = len(paths) and 0 <= int(paths.min()) and int(paths.max()) < _SHORT
+        short = len(paths) and int(paths.min()) >= 0 and int(paths.max()) < _SHORT
         kept = paths.astype(np.uint16) if short else paths.copy()
         self._room -= begins.nbytes + kept.nbytes
         if self._room < 0:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import plotly.graph_objects as go
 
 from ptweave.data.errors import BadInput, PtweaveError
-from ptweave.merge import flame, questions, spans
+from ptweave.merge import flame, spans
+from ptweave.merge import timeline as timelines
 from ptweave.merge.exports import nodes
 from ptweave.merge.render import safe
 
@@ -51,7 +52,7 @@ class Plots:
         CLOCK_MONOTONIC; of more than `most` spans the longest are shown: ask for a shorter time to see all."""
         names = self._thread_names(thread)
         start, last = self._extent()
-        parts = [name for name in questions.TIMELINE_PARTS if name not in self._run.missing]
+        parts = [name for name in timelines.PARTS if name not in self._run.missing]
         if not parts:
             self._run.need("thunks")
         found = spans.collect(self._run.timeline(thread=thread, begin=begin, end=end, parts=parts).stream()[1],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Questions to a run that are one statement of SQL: what ran most, who waited for whom, what raced, what happened when.
+"""Questions to a run that are one statement of SQL: what ran most, who waited for whom, what raced.
 
 Each gives the statement and its parameters; `Run` has a method for each. Paths are counted before they are expanded,
 and of a part of a flow only the paths that reach into it are read.
@@ -7,7 +7,6 @@ and of a part of a flow only the paths that reach into it are read.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -138,94 +137,6 @@ def races() -> Question:
     """Accesses that conflict and have no order, surest first: the same bytes, the same word, the same page."""
     return Question("from races order by case overlap when 'bytes' then 0 when 'address' then 1 else 2 end, "
                     "pairs desc, page, thread, other_thread")
-
-
-_NEAR = """(
-  select thunks.* from thunks join (
-    select thread, coalesce(max(thunk) filter (t < $begin), 0) as low,
-           coalesce(min(thunk) filter (t > $end), max(thunk)) as high
-    from thunks where $thread is null or thread = $thread group by thread) as part
-  on part.thread = thunks.thread and thunks.thunk between part.low and part.high)"""
-"""Thunks of a span of time, and one more on either side."""
-
-_SPANS = {
-    "thunks": """
-  select thread, t as t_begin, t + wait as t_end, case when thunk = 0 then 'begin' else 'operation' end as what,
-         operation as detail, thunk, object, function from boundaries
-  union all
-  select thread, t + wait, following, 'run', null, thunk, null, function from boundaries where following is not null
-  union all
-  select boundaries.thread, t + wait, coalesce(threads.t_end, t + wait), 'run', null, thunk, null, function
-  from boundaries left join threads using (thread) where following is null""",
-    "syscalls": """
-  select thread, t_enter as t_begin, t_exit as t_end, 'system call' as what, name as detail, null::integer as thunk,
-         null::ubigint as object, null::varchar as function from syscalls where t_exit is not null""",
-    "gaps": """
-  select thread, t as t_begin, t as t_end, 'gap' as what, kind as detail, null::integer as thunk,
-         null::ubigint as object, null::varchar as function from gaps""",
-}
-TIMELINE_PARTS = tuple(_SPANS)
-"""Tables that the timeline is made of."""
-
-_BOUNDARIES = """
-with boundaries as (
-  select thread, thunk, operation, object, t, coalesce(wait, 0) as wait, {function} as function,
-         {following} as following
-  from {thunks})"""
-"""Thunks, and when each one's next began."""
-
-_NEAR_FOLLOWED = {"thunks": _NEAR, "following": "lead(t) over (partition by thread order by thunk)"}
-_ALL_FOLLOWED = {"thunks": "thunks positional join (select thread as next_thread, t as next_t from thunks offset 1)",
-                 "following": "case when next_thread = thread then next_t end"}
-"""The table is stored in the order of threads and thunks: put beside itself, one row on, it need not be sorted for
-that."""
-
-_TIMELINE = """{boundaries},
-spans as ({spans})
-select t_begin, t_end, t_end - t_begin as ns, thread, what, detail, thunk, object, function
-from spans where ($thread is null or thread = $thread) and ($begin is null or t_end >= $begin)
-  and ($end is null or t_begin <= $end)
-order by t_begin, thread, t_end desc"""
-
-
-_FOLDED = """{boundaries},
-spans as ({spans}),
-inside as (
-  select *, t_end - t_begin as ns from spans where ($thread is null or thread = $thread)
-    and ($begin is null or t_end >= $begin) and ($end is null or t_begin <= $end)),
-long as (from inside where ns is null or ns >= $resolution or what = 'gap'),
-short as (
-  select min(t_begin) as t_begin, max(t_end) as t_end, sum(ns)::bigint as ns, thread, what, count(*) as spans
-  from inside where ns < $resolution and what <> 'gap' group by thread, what, t_begin // $resolution)
-select t_begin, t_end, ns, thread, what, detail, thunk, object, {function} as function, 1::bigint as spans
-from long {named}
-union all
-select t_begin, t_end, ns, thread, what, null, null, null, null, spans from short
-order by t_begin, thread, t_end desc"""
-"""Functions are looked up of what is shown one by one alone: they are most of what there is to read."""
-
-_NAMED = """left join (
-  select thread, thunk, caller as named from thunks
-  where (thread, thunk) in (select (thread, thunk) from long)) as names using (thread, thunk)"""
-
-
-def timeline(*, thread: int | None = None, begin: int | None = None, end: int | None = None,
-             parts: Collection[str] = TIMELINE_PARTS, resolution: int | None = None) -> Question:
-    """What threads did, in order of time: operations, running, system calls, gaps. `begin`, `end`: ns.
-
-    `parts` are those of TIMELINE_PARTS that are to be in it, none: no row. With a `resolution` (ns, at least 1), spans
-    that are shorter are folded: one row for those of a thread and kind that begin in the same stretch of that length,
-    with the sum of their ns and their number in a column `spans`. Gaps never are.
-    """
-    boundaries = _BOUNDARIES.format(**_ALL_FOLLOWED if begin is None and end is None else _NEAR_FOLLOWED,
-                                    function="caller" if resolution is None else "null::varchar")
-    chosen = "\n  union all".join(_SPANS[name] for name in parts) or f"{_SPANS['gaps']} where false"
-    named = "thunks" in parts
-    sql = _TIMELINE.format(boundaries=boundaries, spans=chosen) if resolution is None else _FOLDED.format(
-        boundaries=boundaries, spans=chosen, function="named" if named else "null", named=_NAMED if named else "")
-    for number, name in enumerate(("$thread", "$begin", "$end", "$resolution"), 1):
-        sql = sql.replace(name, f"${number}")
-    return Question(sql, (thread, begin, end) if resolution is None else (thread, begin, end, resolution))
 
 
 _CALLS = """

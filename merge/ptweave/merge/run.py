@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import html
+import json
 import os
 import tempfile
 from collections.abc import Callable, Collection, Iterator
@@ -24,6 +26,7 @@ from ptweave.data.ledger import Ledger
 from ptweave.data.manifest import Manifest, State
 from ptweave.data.schemas import TABLES, Column, Table
 from ptweave.merge import calltext, critical_path, diff, questions, views
+from ptweave.merge import timeline as timelines
 from ptweave.merge.lineage import Direction, Lineage, node_of
 from ptweave.merge.questions import By, Part, Question, part_of, thunk_number
 from ptweave.merge.relations import Relations
@@ -394,7 +397,7 @@ class Run(Relations):
         return self._ask(questions.races())
 
     def timeline(self, *, thread: int | None = None, begin: int | None = None, end: int | None = None,
-                 parts: Collection[str] = questions.TIMELINE_PARTS, resolution: int | None = None) -> Result:
+                 parts: Collection[str] = timelines.PARTS, resolution: int | None = None) -> Result:
         """What threads did in order of time; `begin` and `end` in ns. `parts` are the tables it is made of: without
         thunks the question is answered only when it is asked without them. Spans shorter than `resolution` (ns) are
         folded, and counted in a column `spans`. Raises BadInput for a resolution below 1."""
@@ -402,8 +405,19 @@ class Run(Relations):
             raise BadInput("is no resolution", where=str(resolution), remedy="give 1 ns or more")
         if "thunks" in parts:
             self.need("thunks")
-        return self._ask(questions.timeline(thread=thread, begin=begin, end=end, parts=parts,
-                                            resolution=resolution))
+        return self._ask(timelines.question(self.names_of(timelines.names(parts)), thread=thread, begin=begin, end=end,
+                                           parts=parts, resolution=resolution))
+
+    def names_of(self, query: str) -> str:
+        """The name of an enumeration (a type of DuckDB's) of the texts that a query gives; made if there is none yet.
+
+        Raises BadInput when the query fails.
+        """
+        texts = [text for text, in self.sql(query).rows()]
+        name = f"names_{hashlib.sha256(json.dumps(texts).encode()).hexdigest()}"
+        with _query_errors():
+            self._connection.cursor().execute(f"create type if not exists {name} as enum ({query})")
+        return name
 
     def calls(self, part: Part) -> Result:
         """Calls that reach into part of a flow, in order. Needs a run merged with calls."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ptweave.merge import questions
+from ptweave.merge import timeline as timelines
 from ptweave.merge.run import Run
 
 UNKNOWN = "[unknown]"
@@ -120,7 +120,8 @@ def processes(run: Run, known: list[Thread]) -> list[Process]:
 
 def spans(run: Run, extent: Extent) -> Iterator[Span]:
     """Operations, running, system calls and gaps in order of time."""
-    question = questions.timeline(thread=extent.thread, begin=extent.begin, end=extent.end)
+    question = timelines.question(run.names_of(timelines.names()), thread=extent.thread, begin=extent.begin,
+                                 end=extent.end)
     sync = "false" if "edges" in run.missing else "kind = 'sync'"
     for begin, end, thread, what, detail, thunk, object_, function, leaving, coming in run.sql(
             _SPANS.format(timeline=question.sql, sync=sync), *question.params):
