@@ -18,9 +18,10 @@ import pytest
 from ptweave.cli import main
 from ptweave.data.bundle import Bundle
 from ptweave.data.errors import BadInput
+from ptweave.data.schemas import THUNKS
 from ptweave.merge import Run, merge_run
 from ptweave.merge.critical_path import critical_path
-from support.bundle_writer import BundleWriter
+from support.bundle_writer import BundleWriter, put, rows_of
 from support.hand_over import write_hand_over
 
 LOCK = 0x5000
@@ -72,10 +73,11 @@ def test_control_without_the_wait_the_path_stays_in_its_thread(tmp_path: Path) -
     bundle = written(tmp_path)
     with Run(bundle.path) as run:
         assert {row[3] for row in run.critical_path()} == {0, 1}
-        from ptweave.merge import critical_path
+        from ptweave.merge import critical_path, timeline
 
         none = run.sql(critical_path.EDGES).arrow().slice(0, 0)
-        alone = critical_path.critical_path(run.sql(critical_path.THUNKS).arrow(), none,
+        thunks = critical_path.THUNKS.format(names=run.names_of(timeline.names(["thunks"])))
+        alone = critical_path.critical_path(run.sql(thunks).arrow(), none,
                                             run.sql(critical_path.ENDS).arrow())
     assert {row["thread"] for row in alone.to_pylist()} == {0}
 
@@ -118,6 +120,21 @@ def test_the_timeline_is_in_order_and_has_every_operation(bundle: Bundle) -> Non
         assert {row["thread"] for row in map(dict, rows)} == {0, 1}
         assert all(row[3] == 1 for row in run.timeline(thread=1))
         assert all(row[1] >= 500 and row[0] <= 900 for row in run.timeline(begin=500, end=900))
+
+
+@pytest.mark.parametrize("function", ["operator\"\" _x", "it's; drop table", "λ::f<'a>", "run", ""])
+def test_functions_of_any_name_are_in_the_timeline_and_on_the_path_of_tables_that_changed(
+        bundle: Bundle, function: str) -> None:
+    """Texts are numbered on the way: by what the tables have when they are asked, not when they were opened."""
+    with Run(bundle.path) as run:
+        assert {row[-1] for row in run.timeline()} == {None}
+        thunks = rows_of(bundle, THUNKS)
+        for row in thunks:
+            row["caller"] = function if row["thread"] == 1 else None
+        put(bundle, THUNKS, thunks)
+        assert {(row[3], row[-1]) for row in run.timeline()} == {(0, None), (1, function)}
+        assert {(row[3], row[-2]) for row in run.timeline(resolution=1) if row[2]} == {(0, None), (1, function)}
+        assert {(row[3], row[-1]) for row in run.critical_path()} == {(0, None), (1, function)}
 
 
 def plain_path(thunks: list[dict[str, Any]], edges: list[dict[str, Any]], end: int) -> list[tuple[Any, ...]]:

@@ -14,13 +14,13 @@ import pyarrow as pa
 
 from ptweave.merge.tables import I64, numbers
 
-SCHEMA = pa.schema([
-    ("t_begin", pa.int64()), ("t_end", pa.int64()), ("ns", pa.int64()), ("thread", pa.int32()), ("thunk", pa.int32()),
-    ("what", pa.string()), ("operation", pa.string()), ("object", pa.uint64()), ("function", pa.string())])
+COLUMNS = ["t_begin", "t_end", "ns", "thread", "thunk", "what", "operation", "object", "function"]
 """`what`: run (between operations), operation (one that did not wait), woken (from the release to where it went on)."""
 
-THUNKS = ("select thread, thunk, t, coalesce(wait, 0) as wait, operation, object, caller as function from thunks "
-          "where thread is not null order by thread, thunk")
+THUNKS = ("select thread, thunk, t, coalesce(wait, 0) as wait, operation::{names} as operation, object, "
+          "caller::{names} as function from thunks where thread is not null order by thread, thunk")
+"""With an enumeration of the texts: dictionaries are sorted and taken from in a fraction of the time."""
+
 EDGES = ("select to_thread, to_thunk, from_thread, from_thunk, coalesce(release.t, last.t) as released from edges "
          "join thunks as last on last.thread = from_thread and last.thunk = from_thunk "
          "left join thunks as release on release.thread = from_thread and release.thunk = from_thunk + 1 "
@@ -102,7 +102,7 @@ class _Segments:
 
 
 def critical_path(thunks: pa.Table, edges: pa.Table, ends: pa.Table) -> pa.Table:
-    """The path's segments (SCHEMA) in order of time, without overlap, from THUNKS, EDGES and ENDS."""
+    """The path's segments (COLUMNS) in order of time, without overlap, from THUNKS, EDGES and ENDS."""
     known = _Thunks.of(thunks)
     waits = _Waits.of(edges, known)
     at = known.last({row["thread"]: row["t_end"] for row in ends.to_pylist()})
@@ -141,7 +141,6 @@ def _table(known: _Thunks, parts: list[_Segments]) -> pa.Table:
     lasts = columns["end"] > columns["begin"]
     place, what, begin, end = (column[lasts] for column in columns.values())
     rows = known.table.take(pa.array(place))
-    kinds = pa.DictionaryArray.from_arrays(pa.array(what.astype(np.int8)), pa.array(WHAT)).cast(pa.string())
+    kinds = pa.DictionaryArray.from_arrays(pa.array(what.astype(np.int8)), pa.array(WHAT))
     return pa.table({"t_begin": begin, "t_end": end, "ns": end - begin, "what": kinds, **{
-        name: rows[name] for name in ("thread", "thunk", "operation", "object", "function")}}).select(
-        SCHEMA.names).cast(SCHEMA)
+        name: rows[name] for name in ("thread", "thunk", "operation", "object", "function")}}).select(COLUMNS)

@@ -427,8 +427,9 @@ class Run(Relations):
     def critical_path(self) -> Result:
         """What the run's end had to wait for, in order of time."""
         self.need("thunks", "edges")
+        thunks = critical_path.THUNKS.format(names=self.names_of(timelines.names(["thunks"])))
         return self._of(critical_path.critical_path(*(
-            self.sql(sql).arrow() for sql in (critical_path.THUNKS, critical_path.EDGES, critical_path.ENDS))))
+            self.sql(sql).arrow() for sql in (thunks, critical_path.EDGES, critical_path.ENDS))))
 
     def lineage(self, *, to: str | None = None, from_: str | None = None, memory: bool = False) -> Result:
         """All that a node depended on (`to`), or reached (`from_`): thunks, and inputs or outputs. docs/merge.md says
