@@ -7,6 +7,8 @@ import random
 import tempfile
 from collections import defaultdict
 from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 
 from hypothesis import given, settings
@@ -54,10 +56,22 @@ class Reference:
     calls: dict[tuple[tuple[str, int | None], ...], int] = field(default_factory=lambda: defaultdict(int))
     ran: dict[tuple[tuple[str, int | None], ...], int] = field(default_factory=lambda: defaultdict(int))
     spans: list[tuple[str, int, int]] = field(default_factory=list)
+    owners: list[tuple[tuple[str, int | None], ...]] = field(default_factory=list)
 
     def execute(self, stack: tuple[tuple[str, int | None], ...], block: int) -> None:
         self.blocks.append(block)
+        self.owners.append(stack)
         self.ran[stack] += 1
+
+    def times(self, known: list[tuple[int, int]]) -> dict[tuple[tuple[str, int | None], ...], Fraction]:
+        """How long each stack ran: between two known moments blocks take equally long; what passes at one is that of
+        the block before it."""
+        found: dict[tuple[tuple[str, int | None], ...], Fraction] = defaultdict(Fraction)
+        for (begin, t), (end, until) in pairwise(known):
+            here = self.owners[begin:end] or self.owners[begin - 1:begin] * bool(begin)
+            for owner in here:
+                found[owner] += Fraction(until - t, end - begin or 1)
+        return found
 
 
 def execute(program: Program, reference: Reference, draw: random.Random, function: int,
@@ -112,6 +126,32 @@ def test_profile_and_calls_are_those_of_the_call_tree(seed: int, cut: int, depth
             writer.blocks[block].instructions for block in reference.blocks)
         assert sorted((row["function"], row["seq"], row["seq_end"]) for row in rows_of(bundle, CALLS)) == sorted(
             reference.spans)
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 1 << 32), cut=st.integers(1, 30), rounds=st.integers(1, 12), calls=st.booleans(),
+       moments=st.lists(st.tuples(st.integers(0, 90), st.integers(0, 1 << 40)), min_size=2, max_size=9))
+def test_every_stack_has_its_time_to_a_nanosecond_a_window(
+        seed: int, cut: int, rounds: int, moments: list[tuple[int, int]], *, calls: bool) -> None:
+    """Functions run again and again, so that paths are repeated unless calls are asked for."""
+    with tempfile.TemporaryDirectory() as folder:
+        writer = BundleWriter(Path(folder) / "run.ptw", cut=cut)
+        program, reference = Program(writer), Reference()
+        for _ in range(rounds):
+            execute(program, reference, random.Random(seed), 0, (("fn0", None),), 4)
+        writer.run(0, reference.blocks)
+        seqs = sorted(min(seq, len(reference.blocks)) for seq, _ in moments)
+        known = list(zip(seqs, sorted(t for _, t in moments), strict=True))
+        for seq, t in known:
+            writer.moment(0, seq, t)
+        bundle = writer.write()
+        merge_run(bundle, calls=calls)
+
+        names, expected = stacks(bundle), reference.times(known)
+        found = {names[row["stack"]]: row["time"] for row in rows_of(bundle, PROFILE)}
+        assert {stack for stack, time in expected.items() if time >= len(known)} <= set(found)
+        for stack, time in found.items():
+            assert abs(time - expected[stack]) < len(known)
 
 
 @settings(max_examples=40, deadline=None)
