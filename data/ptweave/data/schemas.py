@@ -217,7 +217,7 @@ THUNKS = Table("thunks", "what a thread does from one synchronisation operation 
     Column("object", _U64, "address", "object of that operation; null none"),
     Column("result", _I64, "", "what the operation returned"),
     Column("t", _I64, "ns", "when the operation was called", delta=True),
-    Column("wait", _I64, "ns", "time the operation took: waiting, for locks and joins"),
+    Column("wait", _I64, "ns", "time the operation took: waiting, for locks and joins", split=True),
     Column("acquire", pa.bool_(), "", "the operation acquired (joined another thread's clock)"),
     Column("release", pa.bool_(), "", "the operation released (published the clock)"),
     Column("clock", pa.list_(_U32), "", "vector clock at the thunk's begin, by thread number", split=True),

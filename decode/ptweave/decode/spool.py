@@ -16,9 +16,9 @@ from ptweave.data.schemas import PAGES, ROW_GROUP
 GROUP_BYTES = 64 << 20
 """Rows held back for one row group."""
 
-_ENCODINGS = dict.fromkeys(("record", "thunk", "t", "tsc", "wait"), "DELTA_BINARY_PACKED") | {
-    "clock.list.element": "BYTE_STREAM_SPLIT"}
-"""Of columns of numbers that lie beside each other, and of vector clocks."""
+_ENCODINGS = dict.fromkeys(("record", "thunk", "t", "tsc"), "DELTA_BINARY_PACKED") | {
+    "wait": "BYTE_STREAM_SPLIT", "clock.list.element": "BYTE_STREAM_SPLIT"}
+"""Of columns of numbers that follow each other, and of those that are alike but for their low bytes."""
 
 class Spool:
     """Use as a context manager: the file at `path` goes away with it. A batch is of one thread (its first column)."""

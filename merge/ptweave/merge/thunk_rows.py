@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ class ThunkRows:
         self._path: Path = scratch.folder / FILE
         with open_parquet(self._path, DECODED_THUNKS, TEXT) as file:
             self.count = int(file.metadata.num_rows)
-        self._sorted = all(self._in_order(["thread", "thunk"]))
+        self._sorted = True
 
     def column(self, kind: type[np.signedinteger[Any]]) -> npt.NDArray[Any]:
         """Memory for a value of each row. Raises BadInput when the file claims more rows than there can be."""
@@ -42,19 +42,29 @@ class ThunkRows:
         except (MemoryError, ValueError) as error:
             raise corrupt(self._path, f"it claims {self.count} rows") from error
 
-    def check_count(self, found: int) -> None:
-        """Raises BadInput when so many rows are not what the file claims."""
-        if found != self.count:
-            raise corrupt(self._path, f"it claims {self.count} rows and has {found}")
+    def load(self, columns: list[str], put: Callable[[slice, pa.RecordBatch], None]) -> None:
+        """Go over the rows for the first time: each batch's place among all rows, and the batch, which has columns
+        `thread` and `thunk`. Begins anew, from row 0, when the file turns out not to be in order.
 
-    def _in_order(self, columns: list[str]) -> Iterator[bool]:
-        """Whether each batch goes on where the one before ended."""
+        Raises BadInput when the file is corrupt or claims other rows than it has.
+        """
         last = (-(1 << 31), -(1 << 31))
-        for batch in self._as_stored(columns):
-            thread, thunk = numbers(batch, "thread", (1 << 31) - 1), numbers(batch, "thunk", (1 << 31) - 1)
-            step, inner = np.diff(thread, prepend=last[0]), np.diff(thunk, prepend=last[1])
-            yield not bool(((step < 0) | ((step == 0) & (inner < 0))).any())
-            last = int(thread[-1]), int(thunk[-1])
+        done = 0
+        for batch in self.batches(columns):
+            if self._sorted:
+                thread, thunk = numbers(batch, "thread", (1 << 31) - 1), numbers(batch, "thunk", (1 << 31) - 1)
+                step, inner = np.diff(thread, prepend=last[0]), np.diff(thunk, prepend=last[1])
+                self._sorted = not bool(((step < 0) | ((step == 0) & (inner < 0))).any())
+                if not self._sorted:
+                    self.load(columns, put)
+                    return
+                last = int(thread[-1]), int(thunk[-1])
+            rows, done = slice(done, done + len(batch)), done + len(batch)
+            if done > self.count:
+                break
+            put(rows, batch)
+        if done != self.count:
+            raise corrupt(self._path, f"it claims {self.count} rows and has {done}")
 
     def _as_stored(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
         with open_parquet(self._path, DECODED_THUNKS, TEXT) as file:

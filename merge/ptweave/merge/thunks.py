@@ -44,16 +44,14 @@ class Thunks:
         self._begin, self._end = self.rows.column(np.int64), self.rows.column(np.int64)
         self._thread, self._marker, stack = (self.rows.column(np.int32) for _ in range(3))
         markers: dict[int, int] = {}
-        done = 0
-        for batch in self.rows.batches(["thread", "t", "wait", "marker", "stack"]):
-            rows, done = slice(done, done + len(batch)), done + len(batch)
-            if done > self.rows.count:
-                break
+
+        def put(rows: slice, batch: pa.RecordBatch) -> None:
             self._thread[rows], stack[rows] = numbers(batch, "thread", -1), numbers(batch, "stack", -1)
             begin = self._begin[rows] = numbers(batch, "t", 0)
             np.add(begin, np.maximum(numbers(batch, "wait", 0), 0), out=self._end[rows])
             self._marker[rows] = _codes(numbers(batch, "marker").astype(np.uint64, copy=False), markers)
-        self.rows.check_count(done)
+
+        self.rows.load(["thread", "thunk", "t", "wait", "marker", "stack"], put)
         self._markers: U64 = np.array(list(markers), np.uint64)
         edges = [0, *(np.flatnonzero(np.diff(self._thread)) + 1).tolist(), len(self._thread)]
         self._rows = {int(self._thread[first]): slice(first, last)
