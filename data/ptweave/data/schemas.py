@@ -419,7 +419,7 @@ PROFILE = Table("profile", "a distinct call stack of a thread and what ran in it
     Column("calls", _I64, "calls", "times it was called"),
     Column("instructions", _I64, "instructions", "executed in its top function"),
     Column("blocks", _I64, "blocks", "executed in its top function"),
-    Column("time", _I64, "ns", "in its top function, interpolated between known moments"),
+    Column("time", _I64, "ns", "in its top function: of the time between two known moments its share of the blocks"),
 ), ("thread", "stack"))
 
 STACKS = Table("stacks", "a call stack: its parent's frames and one more (the macro frames(stack) lists all)", (
