@@ -27,15 +27,19 @@ exit status:
 """
 
 
+_VERSION = "--version"
+
+
 def _parser(chosen: str | None) -> argparse.ArgumentParser:
-    """The parser of all commands; with one chosen already the others' modules are not loaded: it starts sooner."""
+    """The parser of all commands; with one (or the version) chosen already the modules of the others are not loaded:
+    it starts sooner."""
     from ptweave.cli.version import version_line
 
     parser = argparse.ArgumentParser(
         prog="ptweave", formatter_class=argparse.RawDescriptionHelpFormatter, epilog=_STATUSES,
         description="Record what a program really did: every branch, every system call, every dependence between "
         "its threads; then ask with SQL.")
-    parser.add_argument("--version", action="version", version=version_line())
+    parser.add_argument(_VERSION, action="version", version=version_line())
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name in COMMANDS:
         if chosen is not None and name != chosen:
@@ -80,7 +84,7 @@ def main(argv: Sequence[str] | None = None, *, own_process: bool = False) -> int
     in the process, so what `wrap` and `record` do not need of root's privileges may be given up for good."""
     words = list(sys.argv[1:] if argv is None else argv)
     ours, theirs = _split(words)
-    args = _parser(ours[0] if ours and ours[0] in COMMANDS else None).parse_args(ours)
+    args = _parser(ours[0] if ours and ours[0] in (*COMMANDS, _VERSION) else None).parse_args(ours)
     args.own_process = own_process
     if theirs is not None:
         if not hasattr(args, "command_words"):
