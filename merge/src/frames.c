@@ -12,9 +12,9 @@ enum {
 	SEARCH_EARNED = 8,   /* and more for every call made */
 };
 
-void frames_init(struct frames *frames, struct ptm_tree *tree, bool want_calls)
+void frames_init(struct frames *frames, struct ptm_tree *tree, const struct timeline *line, bool want_calls)
 {
-	*frames = (struct frames){ .tree = tree, .want_calls = want_calls };
+	*frames = (struct frames){ .tree = tree, .line = line, .want_calls = want_calls };
 }
 
 void frames_deinit(struct frames *frames)
@@ -45,7 +45,7 @@ void frames_spend(struct frames *frames, int64_t x)
 	if (x <= frames->mark)
 		return;
 	if (node)
-		node->ran += x - frames->mark;
+		node->spent += (double)(x - frames->mark) * frames->line->rate;
 	frames->mark = x;
 }
 
@@ -100,7 +100,8 @@ static int finish(struct frames *frames, size_t index, int64_t x, int64_t t)
 	return 0;
 }
 
-int frames_reserve(struct frames *frames, size_t more)
+/* Room for so many frames more. */
+static int reserve(struct frames *frames, size_t more)
 {
 	size_t room = frames->room ? 2 * frames->room : FIRST_FRAMES;
 	struct frame *items;
@@ -170,7 +171,7 @@ int frames_enter(struct frames *frames, int64_t x, int64_t t, uint64_t ret, uint
 	if (frames->n == FRAMES_MAX)
 		return enter_beyond(frames, function, block, called);
 	frames_settle(frames, x);
-	error = frames_reserve(frames, 1);
+	error = reserve(frames, 1);
 	if (error)
 		return error;
 	if (function == PTM_SIGNAL) {
@@ -221,6 +222,29 @@ int frames_replace(struct frames *frames, int64_t x, int64_t t, uint32_t functio
 	frame.seq = x;
 	frame.t = t;
 	return put(frames, frame, called);
+}
+
+int frames_become(struct frames *frames, uint32_t node, const struct ptm_block *blocks)
+{
+	const struct ptm_node *nodes = frames->tree->nodes;
+	const size_t n = nodes[node].depth;
+	const int error = n > frames->n ? reserve(frames, n - frames->n) : 0;
+
+	if (error)
+		return error;
+	/* whatever lies below a frame of the same node is the same */
+	for (size_t at = n; at-- > 0 && (at >= frames->n || frames->items[at].node != node); node = nodes[node].parent) {
+		const uint32_t block = nodes[node].block;
+
+		frames->items[at] = (struct frame){
+			.ret = block == PTM_NONE ? 0 : blocks[block].addr + blocks[block].size,
+			.node = node,
+			.function = nodes[node].function,
+			.block = block,
+		};
+	}
+	frames->n = n;
+	return 0;
 }
 
 /* How many frames a search may look at, from the top. */

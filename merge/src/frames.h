@@ -12,6 +12,7 @@
 
 #include "merge_api.h"
 #include "tape.h"
+#include "timeline.h"
 #include "tree.h"
 
 /* Frames kept; what nests deeper is counted in its FRAMES_MAX-th frame. No default thread stack holds as many. */
@@ -30,6 +31,7 @@ struct frame {
 
 struct frames {
 	struct ptm_tree *tree;
+	const struct timeline *line;
 	struct frame *items;
 	size_t n;
 	size_t room;
@@ -40,7 +42,7 @@ struct frames {
 
 	int64_t instructions; /* collected for the top frame */
 	int64_t blocks;
-	int64_t mark;        /* ordinal of the first block whose time is not yet a node's */
+	int64_t mark;        /* ordinal of the first block whose time is not yet a node's: no moment lies in between */
 
 	bool want_calls;
 	int64_t next_call;
@@ -51,7 +53,7 @@ struct frames {
 	struct tape tape;
 };
 
-void frames_init(struct frames *frames, struct ptm_tree *tree, bool want_calls);
+void frames_init(struct frames *frames, struct ptm_tree *tree, const struct timeline *line, bool want_calls);
 void frames_deinit(struct frames *frames);
 /* Empty the stack without counting: another thread. */
 void frames_begin(struct frames *frames);
@@ -73,8 +75,9 @@ int frames_leave(struct frames *frames, int64_t x, int64_t t, size_t n);
 /* The top frame becomes one of another function (a tail jump): same caller, same return address. */
 int frames_replace(struct frames *frames, int64_t x, int64_t t, uint32_t function, bool called);
 
-/* Room for so many frames more. */
-int frames_reserve(struct frames *frames, size_t more);
+/* The stack becomes that of `node`, nothing of which is folded or a signal's; what was collected is given away already.
+ * `blocks` are the program's. -ENOMEM. */
+int frames_become(struct frames *frames, uint32_t node, const struct ptm_block *blocks);
 
 /* Number of frames left when the innermost frame of `function` below the top becomes the top; 0 none found. */
 size_t frames_find_function(struct frames *frames, uint32_t function);

@@ -9,8 +9,10 @@
 #ifndef PTWEAVE_MERGE_MEMO_H
 #define PTWEAVE_MERGE_MEMO_H
 
-#include "frames.h"
+#include <stdbool.h>
+
 #include "merge_api.h"
+#include "tape.h"
 
 /* Where a path begins. */
 struct memo_key {
@@ -22,74 +24,108 @@ struct memo_key {
 /* As long as a line of the processor's cache: most of the time goes into waiting for entries. */
 struct memo_entry {
 	struct memo_key key;
-	uint32_t dropped;       /* frames of the beginning that are gone at the end */
+	uint32_t node;          /* of the top frame at its end */
+	uint32_t last;          /* its last block */
+	uint32_t length;        /* in blocks */
 	uint32_t step;          /* first one of `steps` */
-	uint32_t frame;         /* frames put in their place */
-	uint32_t mark;          /* their ordinals count from the path's begin, as those of visits */
-	uint32_t visit;
-	uint16_t n_steps;
-	uint16_t n_frames;
-	uint16_t n_marks;
-	uint16_t n_visits;
+	uint32_t n_steps;
 	uint32_t calls;         /* counted */
-	uint32_t entered;       /* frames, counted or not */
 	uint32_t credit;
-	uint32_t times;         /* so often: what its steps count is added up at the window's end (replay_settle) */
-	uint64_t window;        /* of the tree, in which it was done again */
+	uint32_t place;         /* + 1 of `places`; 0: it has no marks or visits */
+	uint32_t following;     /* + 1 of the entry that came next the last time; 0 unknown */
+	uint64_t total;         /* so often this thread did it since its steps were counted last (replay_settle) */
+	double time;            /* ns a block, summed over the times that lay between two known moments */
 };
 
 _Static_assert(sizeof(struct memo_entry) == 64, "a line");
 
+/* What is to be noted down; ordinals count from the path's begin. */
+struct memo_places {
+	uint32_t mark;
+	uint32_t visit;
+	uint32_t n_marks;
+	uint32_t n_visits;
+};
+
 struct memo {
 	struct memo_entry *entries;
-	uint32_t *slots;        /* open addressing: entry + 1, 0 free */
+	uint64_t *slots;        /* open addressing: half of the key's hash, and entry + 1; 0 free */
 	uint32_t *seen;         /* keys met once: worth remembering the second time */
 	struct tape_step *steps;
-	struct frame *frames;
+	struct memo_places *places;
 	struct ptm_mark *marks;
 	struct ptm_visit *visits;
-	uint32_t *used;         /* entries that were done again in this window */
-	uint32_t n_entries, n_steps, n_frames, n_marks, n_visits, n_used;
+	uint32_t *used;         /* entries whose `total` is not 0 */
 	uint32_t *likely;       /* entry + 1 that a path was last, by path; 0 none */
 	size_t n_paths;
+	uint32_t n_entries, n_steps, n_places, n_marks, n_visits, n_used;
+};
+
+enum {
+	MEMO_ENTRIES = 1 << 19,
+	MEMO_SLOTS = 2 * MEMO_ENTRIES,
 };
 
 void memo_deinit(struct memo *memo);
 void memo_init(struct memo *memo, size_t n_paths);
-/* What a path did, or NULL. */
-struct memo_entry *memo_find(struct memo *memo, struct memo_key key);
-/* Soon a path will be looked up: its entry (if it is the one it was last) is fetched, and later what the entry names. */
-static inline void memo_fetch(const struct memo *memo, uint32_t path);
-static inline void memo_fetch_more(const struct memo *memo, uint32_t path);
 /* True when the key was met lately; it is met now. -ENOMEM. */
 int memo_meet(struct memo *memo, struct memo_key key);
-/* True when there is room for what an entry's numbers say. */
-bool memo_fits(const struct memo *memo, const struct memo_entry *entry);
+/* True when there is room for an entry with these places, marks and visits. */
+bool memo_fits(const struct memo *memo, const struct memo_entry *entry, const struct memo_places *places);
+/* True when there is so much room that even what saves little is worth remembering. */
+bool memo_has_plenty(const struct memo *memo);
 void memo_forget(struct memo *memo);
-/* A new entry that fits: to be filled. */
-struct memo_entry *memo_add(struct memo *memo, const struct memo_entry *entry);
+/* What was counted of entries is given up: another thread. */
+void memo_drop_counts(struct memo *memo);
+/* A new entry that fits: its steps, marks and visits are to be filled. Those of `places` are numbered here. */
+struct memo_entry *memo_add(struct memo *memo, const struct memo_entry *entry, struct memo_places *places);
 
-static inline const struct memo_entry *memo_likely(const struct memo *memo, uint32_t path)
+static inline uint64_t memo_hash(struct memo_key key)
 {
-	const uint32_t slot = memo->likely && path < memo->n_paths ? memo->likely[path] : 0;
+	uint64_t h = ((uint64_t)key.path << 32 | key.node) * 0x9e3779b97f4a7c15u;
 
-	return slot ? &memo->entries[slot - 1] : NULL;
+	h ^= h >> 32;
+	h = (h + key.before) * 0xd6e8feb86659fd93u;
+	return h ^ h >> 32;
 }
 
+static inline bool memo_is(const struct memo_entry *entry, struct memo_key key)
+{
+	return entry->key.path == key.path && entry->key.node == key.node && entry->key.before == key.before;
+}
+
+/* The slot that holds the key, or the free one where it would go. */
+static inline uint64_t *memo_slot(const struct memo *memo, struct memo_key key, uint64_t h)
+{
+	for (size_t i = h & (MEMO_SLOTS - 1);; i = (i + 1) & (MEMO_SLOTS - 1)) {
+		uint64_t *slot = &memo->slots[i];
+
+		if (!*slot || (!((*slot ^ h) >> 32) && memo_is(&memo->entries[(uint32_t)*slot - 1], key)))
+			return slot;
+	}
+}
+
+/* What a path did, or NULL. */
+static inline struct memo_entry *memo_find(const struct memo *memo, struct memo_key key)
+{
+	uint32_t number;
+
+	if (!memo->likely || key.path >= memo->n_paths)
+		return NULL;
+	number = memo->likely[key.path];
+	if (!number || !memo_is(&memo->entries[number - 1], key))
+		number = (uint32_t)*memo_slot(memo, key, memo_hash(key));
+	if (!number)
+		return NULL;
+	memo->likely[key.path] = number;
+	return &memo->entries[number - 1];
+}
+
+/* Soon a path will be looked up: its entry (if it is the one it was last) is fetched. */
 static inline void memo_fetch(const struct memo *memo, uint32_t path)
 {
-	const struct memo_entry *entry = memo_likely(memo, path);
-
-	if (entry)
-		__builtin_prefetch(entry);
-}
-
-static inline void memo_fetch_more(const struct memo *memo, uint32_t path)
-{
-	const struct memo_entry *entry = memo_likely(memo, path);
-
-	if (entry)
-		__builtin_prefetch(&memo->frames[entry->frame]);
+	if (memo->likely && path < memo->n_paths && memo->likely[path])
+		__builtin_prefetch(&memo->entries[memo->likely[path] - 1], 1);
 }
 
 #endif

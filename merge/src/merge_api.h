@@ -81,18 +81,18 @@ struct ptm_event {
 };
 
 /* A call stack: `parent`'s frames and one of `function`, called by `block`; UINT32_MAX is none. The counters are those of
- * the thread that is walked, if `window` (see tree.h) is one of its; `ran` are blocks whose time is not known yet. */
+ * the walk numbered `thread`; `spent` is in ns. */
 struct ptm_node {
 	uint32_t parent;
 	uint32_t function;
 	uint32_t block;
 	uint32_t depth;
-	uint64_t window;
+	uint32_t thread;
+	uint32_t zero;
 	int64_t calls;
 	int64_t instructions;
 	int64_t blocks;
-	int64_t time;
-	int64_t ran;
+	double spent;
 };
 
 /* A finished call; rows come in the order of their ends. */

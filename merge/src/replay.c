@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* Remembering paths and executing them again; what is done is what the walk would do, to the last nanosecond. */
+/*
+ * Remembering paths and executing them again; what is counted is what the walk would count.
+ *
+ * While known paths follow each other, the stack is its top frame's node alone: frames are made of it when something
+ * has to be walked. What a path's steps count is added up once, when the thread ends, for all the times it was executed.
+ */
 #include "replay.h"
 
 #include <errno.h>
 #include <string.h>
 
-enum {
-	SHORTEST = 4, /* blocks: shorter paths are walked as quickly as looked up */
-};
-
-/* True when the top frame's node and the block before say all that a walk of the path depends on. */
+/* True when the top frame's node and the block before say all that a walk of a path depends on. */
 static bool knows_stack(const struct ptm_walk *walk)
 {
 	const struct frames *frames = &walk->frames;
@@ -26,95 +27,18 @@ static struct memo_key key_of(const struct ptm_walk *walk, uint32_t number)
 
 /* --- again ----------------------------------------------------------------------------------------------------------- */
 
-/* For the first time in this window: its nodes are met in the order in which the walk would meet them. */
-static void open_entry(struct ptm_walk *walk, struct memo_entry *entry)
-{
-	struct ptm_tree *tree = walk->frames.tree;
-	struct memo *memo = &walk->memo;
-
-	for (uint32_t i = 0; i < entry->n_steps; i++) {
-		const struct tape_step *step = &memo->steps[entry->step + i];
-
-		tree_touch(tree, step->node);
-		if (step->called != PTM_NONE)
-			tree_touch(tree, step->called);
-	}
-	entry->window = tree->window;
-	entry->times = 0;
-	memo->used[memo->n_used++] = (uint32_t)(entry - memo->entries);
-}
-
-/* What steps count is only counted here. */
-static void do_steps(struct ptm_walk *walk, struct memo_entry *entry, const struct path *path)
-{
-	struct frames *frames = &walk->frames;
-
-	if (frames->mark != walk->next || frames->blocks)
-		frames_settle(frames, walk->next);
-	if (entry->times == UINT32_MAX)
-		replay_settle(walk);
-	if (entry->window != frames->tree->window)
-		open_entry(walk, entry);
-	frames->mark = walk->next + path->length;
-	entry->times++;
-}
-
-static void settle(struct ptm_walk *walk, const struct memo_entry *entry)
-{
-	struct ptm_node *nodes = walk->frames.tree->nodes;
-	const struct tape_step *step = &walk->memo.steps[entry->step];
-	const int64_t times = entry->times;
-	uint32_t offset = 0;
-
-	for (const struct tape_step *end = step + entry->n_steps; step < end; step++) {
-		nodes[step->node].instructions += times * step->instructions;
-		nodes[step->node].blocks += times * step->blocks;
-		nodes[step->node].ran += times * (step->offset - offset);
-		if (step->called != PTM_NONE)
-			nodes[step->called].calls += times;
-		offset = step->offset;
-	}
-}
-
-void replay_settle(struct ptm_walk *walk)
-{
-	struct memo *memo = &walk->memo;
-
-	for (uint32_t i = 0; i < memo->n_used; i++) {
-		settle(walk, &memo->entries[memo->used[i]]);
-		memo->entries[memo->used[i]].window = 0;
-	}
-	memo->n_used = 0;
-}
-
-static int put_frames(struct ptm_walk *walk, const struct memo_entry *entry)
-{
-	struct frames *frames = &walk->frames;
-	const int error = frames_reserve(frames, entry->n_frames);
-
-	if (error)
-		return error;
-	frames->n -= entry->dropped;
-	for (uint32_t i = 0; i < entry->n_frames; i++) /* of one or two a call of memcpy costs more than the copy */
-		frames->items[frames->n++] = walk->memo.frames[entry->frame + i];
-	frames->next_call += entry->entered;
-	frames->credit += entry->credit;
-	frames->folds[TREE_WHOLE] += entry->calls;
-	return 0;
-}
-
-static int put_places(struct ptm_walk *walk, const struct memo_entry *entry)
+static int put_places(struct ptm_walk *walk, const struct memo_places *places)
 {
 	int error = 0;
 
-	for (uint32_t i = 0; !error && i < entry->n_marks; i++) {
-		struct ptm_mark mark = walk->memo.marks[entry->mark + i];
+	for (uint32_t i = 0; !error && i < places->n_marks; i++) {
+		struct ptm_mark mark = walk->memo.marks[places->mark + i];
 
 		mark.seq += walk->next;
 		error = walk_put_mark(walk, &mark);
 	}
-	for (uint32_t i = 0; !error && i < entry->n_visits; i++) {
-		const struct ptm_visit *visit = &walk->memo.visits[entry->visit + i];
+	for (uint32_t i = 0; !error && i < places->n_visits; i++) {
+		const struct ptm_visit *visit = &walk->memo.visits[places->visit + i];
 
 		error = visits_put(&walk->visits, walk->next + visit->seq, (uint32_t)visit->block,
 				   (enum ptm_visit_kind)visit->kind);
@@ -122,41 +46,161 @@ static int put_places(struct ptm_walk *walk, const struct memo_entry *entry)
 	return error;
 }
 
-static int repeat(struct ptm_walk *walk, struct memo_entry *entry, const struct path *path)
+/* A path in which a moment lies: its steps get their times one by one. */
+static void spend_steps(struct ptm_walk *walk, const struct memo_entry *entry)
 {
-	int error;
+	struct frames *frames = &walk->frames;
+	const struct tape_step *step = &walk->memo.steps[entry->step], *end = step + entry->n_steps;
 
-	do_steps(walk, entry, path);
-	error = put_frames(walk, entry);
-	if (!error && (entry->n_marks || entry->n_visits))
-		error = put_places(walk, entry);
-	walk->before = &walk->program->blocks[path->last];
-	return error;
+	for (; step < end; step++) {
+		struct ptm_node *node = tree_touch(frames->tree, step->node);
+		const int64_t x = walk->next + step->offset;
+
+		/* at a path's end the moments of its last ordinal are still to come: see walk_arrival */
+		while (step->offset < entry->length ? !timeline_is_clear(&walk->timeline, x)
+						    : timeline_is_behind(&walk->timeline, x))
+			walk_pass(walk, node);
+		if (x > frames->mark) {
+			node->spent += (double)(x - frames->mark) * walk->timeline.rate;
+			frames->mark = x;
+		}
+	}
 }
 
-int replay_path(struct ptm_walk *walk, uint32_t number)
+/* The last ordinal up to which a path may go that begins and ends in this stretch of time. */
+static int64_t stretch_end(const struct ptm_walk *walk)
 {
-	const struct path *path = &walk->program->paths[number];
-	struct memo_entry *entry;
-	int met;
+	const struct timeline *line = &walk->timeline;
 
-	if (path->length < SHORTEST || !knows_stack(walk))
-		return REPLAY_WALK;
-	entry = memo_find(&walk->memo, key_of(walk, number));
-	if (entry && timeline_is_clear(&walk->timeline, walk->next + path->length)) {
-		const int error = repeat(walk, entry, path);
+	return line->next < line->n ? line->seqs[line->next] - 1 : INT64_MAX;
+}
 
-		return error ? error : REPLAY_DONE;
-	}
+static int64_t first_event(const struct ptm_walk *walk)
+{
+	return walk->next_event < walk->n_events ? walk->events[walk->next_event].seq : INT64_MAX;
+}
+
+static void count(struct memo *memo, struct memo_entry *entry)
+{
+	if (!entry->total++)
+		memo->used[memo->n_used++] = (uint32_t)(entry - memo->entries);
+}
+
+/* The entry that came after `before` the last time, or another one. */
+static struct memo_entry *find_after(struct memo *memo, struct memo_entry *before, struct memo_key key)
+{
+	struct memo_entry *entry = before->following ? &memo->entries[before->following - 1] : NULL;
+
+	if (entry && memo_is(entry, key))
+		return entry;
+	entry = memo_find(memo, key);
 	if (entry)
-		return REPLAY_WALK;
-	met = memo_meet(&walk->memo, key_of(walk, number));
-	if (met < 0)
-		return met;
-	return met ? REPLAY_RECORD : REPLAY_WALK;
+		before->following = (uint32_t)(entry - memo->entries) + 1;
+	return entry;
+}
+
+/* Paths from `entry` on, which is the first one's. The stack of frames is left as it was. */
+static int64_t repeat(struct ptm_walk *walk, struct memo_entry *entry, const int64_t *seqs, const int32_t *paths,
+		      size_t n, struct memo_entry **ret)
+{
+	struct memo *memo = &walk->memo;
+	struct frames *frames = &walk->frames;
+	const int64_t event = first_event(walk);
+	int64_t stretch = stretch_end(walk);
+	size_t done = 0;
+
+	for (;;) {
+		const int64_t end = walk->next + entry->length;
+
+		if (end > event)
+			break;
+		count(memo, entry);
+		if (end > stretch) {
+			spend_steps(walk, entry);
+			stretch = stretch_end(walk);
+		} else {
+			entry->time += walk->timeline.rate;
+			frames->mark = end;
+		}
+		frames->credit += entry->credit;
+		if (entry->place) {
+			const int error = put_places(walk, &memo->places[entry->place - 1]);
+
+			if (error)
+				return error;
+		}
+		walk->next = end;
+		*ret = entry;
+		done++;
+		if (done == n || seqs[done] != end || paths[done] < 0 || walk_has_output(walk))
+			break;
+		walk_fetch(walk, paths + done, n - done);
+		entry = find_after(memo, entry, (struct memo_key){
+			.path = (uint32_t)paths[done], .node = entry->node, .before = entry->last });
+		if (!entry)
+			break;
+	}
+	return (int64_t)done;
+}
+
+int64_t replay_paths(struct ptm_walk *walk, const int64_t *seqs, const int32_t *paths, size_t n)
+{
+	struct memo_entry *entry, *last = NULL;
+	int64_t done;
+
+	if (!knows_stack(walk))
+		return 0;
+	entry = memo_find(&walk->memo, key_of(walk, (uint32_t)paths[0]));
+	if (!entry || walk->next + entry->length > first_event(walk))
+		return 0;
+	walk_arrival(walk, walk->next);
+	frames_settle(&walk->frames, walk->next);
+	done = repeat(walk, entry, seqs, paths, n, &last);
+	if (done <= 0)
+		return done;
+	walk->before = &walk->program->blocks[last->last];
+	const int error = frames_become(&walk->frames, last->node, walk->program->blocks);
+
+	return error ? error : done;
+}
+
+static void settle(struct ptm_walk *walk, struct memo_entry *entry)
+{
+	struct ptm_tree *tree = walk->frames.tree;
+	const struct tape_step *step = &walk->memo.steps[entry->step];
+	const int64_t total = (int64_t)entry->total;
+	uint32_t offset = 0;
+
+	for (const struct tape_step *end = step + entry->n_steps; step < end; step++) {
+		struct ptm_node *node = tree_touch(tree, step->node);
+
+		node->instructions += total * step->instructions;
+		node->blocks += total * step->blocks;
+		node->spent += entry->time * (step->offset - offset);
+		if (step->called != PTM_NONE)
+			tree_touch(tree, step->called)->calls += total;
+		offset = step->offset;
+	}
+	walk->frames.folds[TREE_WHOLE] += total * entry->calls;
+	entry->total = 0;
+	entry->time = 0;
+}
+
+void replay_settle(struct ptm_walk *walk)
+{
+	struct memo *memo = &walk->memo;
+
+	for (uint32_t i = 0; i < memo->n_used; i++)
+		settle(walk, &memo->entries[memo->used[i]]);
+	memo->n_used = 0;
 }
 
 /* --- the first time -------------------------------------------------------------------------------------------------- */
+
+int replay_wants(struct ptm_walk *walk, uint32_t number)
+{
+	return knows_stack(walk) ? memo_meet(&walk->memo, key_of(walk, number)) : 0;
+}
 
 int replay_begin(struct ptm_walk *walk, uint32_t number)
 {
@@ -166,80 +210,62 @@ int replay_begin(struct ptm_walk *walk, uint32_t number)
 	frames_settle(frames, walk->next);
 	walk->recorded = (struct recorded){
 		.key = key_of(walk, number),
-		.frames = frames->n,
 		.marks = walk->n_marks,
 		.visits = walk->visits.n,
 		.calls = frames->folds[TREE_WHOLE],
-		.entered = frames->next_call,
 		.credit = frames->credit,
 	};
 	return tape_begin(&frames->tape, walk->next, frames->n);
 }
 
-/* Nothing is counted that an entry has no room for. */
-static bool fits(const struct ptm_walk *walk)
+static void copy(struct ptm_walk *walk, const struct memo_entry *entry, const struct memo_places *places)
 {
-	const struct recorded *from = &walk->recorded;
-
-	return walk->frames.tape.n <= UINT16_MAX && walk->frames.n - walk->frames.tape.low <= UINT16_MAX &&
-	       walk->n_marks - from->marks <= UINT16_MAX && walk->visits.n - from->visits <= UINT16_MAX;
-}
-
-static struct memo_entry entry_of(const struct ptm_walk *walk)
-{
-	const struct recorded *from = &walk->recorded;
-	const struct frames *frames = &walk->frames;
-	const struct tape *tape = &frames->tape;
-
-	return (struct memo_entry){
-		.key = from->key,
-		.dropped = (uint32_t)(from->frames - tape->low),
-		.n_steps = (uint16_t)tape->n,
-		.n_frames = (uint16_t)(frames->n - tape->low),
-		.n_marks = (uint16_t)(walk->n_marks - from->marks),
-		.n_visits = (uint16_t)(walk->visits.n - from->visits),
-		.calls = (uint32_t)(frames->folds[TREE_WHOLE] - from->calls),
-		.entered = (uint32_t)(frames->next_call - from->entered),
-		.credit = (uint32_t)(frames->credit - from->credit),
-	};
-}
-
-static void copy(struct ptm_walk *walk, const struct memo_entry *entry)
-{
-	const struct frames *frames = &walk->frames;
+	const struct tape *tape = &walk->frames.tape;
 	struct memo *memo = &walk->memo;
 
-	memcpy(&memo->steps[entry->step], frames->tape.steps, entry->n_steps * sizeof(*memo->steps));
-	memcpy(&memo->frames[entry->frame], &frames->items[frames->tape.low], entry->n_frames * sizeof(*memo->frames));
-	for (uint32_t i = 0; i < entry->n_marks; i++) {
-		memo->marks[entry->mark + i] = walk->marks[walk->recorded.marks + i];
-		memo->marks[entry->mark + i].seq -= frames->tape.seq;
+	memcpy(&memo->steps[entry->step], tape->steps, entry->n_steps * sizeof(*memo->steps));
+	for (uint32_t i = 0; i < places->n_marks; i++) {
+		memo->marks[places->mark + i] = walk->marks[walk->recorded.marks + i];
+		memo->marks[places->mark + i].seq -= tape->seq;
 	}
-	for (uint32_t i = 0; i < entry->n_visits; i++) {
-		memo->visits[entry->visit + i] = walk->visits.items[walk->recorded.visits + i];
-		memo->visits[entry->visit + i].seq -= frames->tape.seq;
+	for (uint32_t i = 0; i < places->n_visits; i++) {
+		memo->visits[places->visit + i] = walk->visits.items[walk->recorded.visits + i];
+		memo->visits[places->visit + i].seq -= tape->seq;
 	}
 }
 
 int replay_store(struct ptm_walk *walk)
 {
-	struct tape *tape = &walk->frames.tape;
+	const struct recorded *from = &walk->recorded;
+	const struct path *path = &walk->program->paths[from->key.path];
+	struct frames *frames = &walk->frames;
+	struct tape *tape = &frames->tape;
 	struct memo *memo = &walk->memo;
-	const int64_t end = tape->seq + walk->program->paths[walk->recorded.key.path].length;
+	const int64_t end = tape->seq + path->length;
 
 	walk_arrival(walk, end);
-	frames_settle(&walk->frames, end);
+	frames_settle(frames, end);
 	tape->on = false;
 	/* the bottom's frame is entered otherwise: whether that was a call depends on what was before it */
-	if (tape->failed || !tape->low || !knows_stack(walk) || !fits(walk))
+	if (tape->failed || !tape->low || !knows_stack(walk))
 		return 0;
-	const struct memo_entry entry = entry_of(walk);
-	if (!memo_fits(memo, &entry)) {
+	const struct memo_entry entry = {
+		.key = from->key,
+		.node = frames_top(frames)->node,
+		.last = path->last,
+		.length = path->length,
+		.n_steps = (uint32_t)tape->n,
+		.calls = (uint32_t)(frames->folds[TREE_WHOLE] - from->calls),
+		.credit = (uint32_t)(frames->credit - from->credit),
+	};
+	struct memo_places places = { .n_marks = (uint32_t)(walk->n_marks - from->marks),
+				      .n_visits = (uint32_t)(walk->visits.n - from->visits) };
+	if (!memo_fits(memo, &entry, &places)) {
 		replay_settle(walk);
 		memo_forget(memo);
 	}
-	if (!memo_fits(memo, &entry))
+	if (!memo_fits(memo, &entry, &places))
 		return 0;
-	copy(walk, memo_add(memo, &entry));
+	copy(walk, memo_add(memo, &entry, &places), &places);
 	return 0;
 }

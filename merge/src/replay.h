@@ -5,18 +5,16 @@
 
 #include "walk.h"
 
-enum replay {
-	REPLAY_DONE,    /* the path is executed */
-	REPLAY_RECORD,  /* it has to be walked, and is worth remembering: replay_begin before, replay_store after */
-	REPLAY_WALK,    /* it has to be walked */
-};
-
-/* Execute a path of `number`, reached, which has no event before its end, if it is known. Negative errno. */
-int replay_path(struct ptm_walk *walk, uint32_t number);
-/* Write down what the walk of that path does. -ENOMEM, as replay_store. */
+/*
+ * Execute paths, the first of which is reached, as long as they are known, follow each other and no event comes before
+ * their ends. Returns how many; the stack is right afterwards. -ENOMEM, as all here.
+ */
+int64_t replay_paths(struct ptm_walk *walk, const int64_t *seqs, const int32_t *paths, size_t n);
+/* 1 when a path that is not known is worth remembering: replay_begin before its walk, replay_store after. */
+int replay_wants(struct ptm_walk *walk, uint32_t number);
 int replay_begin(struct ptm_walk *walk, uint32_t number);
 int replay_store(struct ptm_walk *walk);
-/* Count what was executed again in this window: must come before the window's time is handed out. */
+/* Count what was executed again: must come before the thread's counters are read. */
 void replay_settle(struct ptm_walk *walk);
 
 #endif

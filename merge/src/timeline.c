@@ -24,11 +24,13 @@ static void prepare_division(struct timeline *line)
 static void prepare(struct timeline *line)
 {
 	line->span = line->time = 0;
+	line->rate = 0;
 	if (line->next == line->n || !line->begun)
 		return;
 	if (line->seqs[line->next] > line->seq0 && line->times[line->next] > line->t0) {
 		line->span = (uint64_t)line->seqs[line->next] - (uint64_t)line->seq0;
 		line->time = (uint64_t)line->times[line->next] - (uint64_t)line->t0;
+		line->rate = (double)line->time / (double)line->span;
 		prepare_division(line);
 	}
 }

@@ -24,6 +24,7 @@ struct timeline {
 	uint64_t time;
 	uint64_t inverse;   /* of span, for dividing by it (see prepare) */
 	unsigned first_shift, second_shift;
+	double rate;        /* ns a block from the moment passed to the next one; 0: unknown */
 };
 
 void timeline_init(struct timeline *line);

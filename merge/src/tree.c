@@ -24,8 +24,7 @@ int ptm_tree_create(size_t max_nodes, uint32_t max_depth, struct ptm_tree **ret)
 	tree->nodes = calloc(tree->room, sizeof(*tree->nodes));
 	tree->slots = calloc(tree->n_slots, sizeof(*tree->slots));
 	tree->touched = malloc(tree->room * sizeof(*tree->touched));
-	tree->open = malloc(tree->room * sizeof(*tree->open));
-	if (!tree->nodes || !tree->slots || !tree->touched || !tree->open) {
+	if (!tree->nodes || !tree->slots || !tree->touched) {
 		ptm_tree_destroy(tree);
 		return -ENOMEM;
 	}
@@ -40,7 +39,6 @@ void ptm_tree_destroy(struct ptm_tree *tree)
 	free(tree->nodes);
 	free(tree->slots);
 	free(tree->touched);
-	free(tree->open);
 	free(tree);
 }
 
@@ -62,44 +60,47 @@ const uint32_t *ptm_tree_touched(const struct ptm_tree *tree, size_t *ret)
 
 void tree_begin(struct ptm_tree *tree)
 {
-	tree->first_window = ++tree->window;
-	tree->n_touched = tree->n_open = 0;
+	tree->thread++;
+	tree->n_touched = 0;
 }
 
-static size_t hash(uint32_t parent, uint32_t function, uint32_t block)
+static uint64_t hash(uint32_t parent, uint32_t function, uint32_t block)
 {
 	uint64_t h = ((uint64_t)parent << 32 | function) * 0x9e3779b97f4a7c15u;
 
 	h ^= h >> 32;
 	h = (h + block) * 0xd6e8feb86659fd93u;
-	return (size_t)(h ^ h >> 32);
+	return h ^ h >> 32;
 }
 
-/* The slot that holds the key, or the free one where it would go. */
-static uint32_t *find(const struct ptm_tree *tree, uint32_t parent, uint32_t function, uint32_t block)
+/* What a slot holds of a node's key and number: other keys are told apart without looking at their nodes. */
+static uint64_t slot_of(uint64_t h, uint32_t number)
+{
+	return (h & ~(uint64_t)UINT32_MAX) | (number + 1);
+}
+
+static uint32_t number_in(uint64_t slot)
+{
+	return (uint32_t)slot - 1;
+}
+
+/* The slot that holds the key, whose hash is `h`, or the free one where it would go. */
+static uint64_t *find(const struct ptm_tree *tree, uint64_t h, uint32_t parent, uint32_t function, uint32_t block)
 {
 	const size_t mask = tree->n_slots - 1;
 
-	for (size_t i = hash(parent, function, block) & mask;; i = (i + 1) & mask) {
-		uint32_t *slot = &tree->slots[i];
+	for (size_t i = h & mask;; i = (i + 1) & mask) {
+		uint64_t *slot = &tree->slots[i];
 
 		if (!*slot)
 			return slot;
-		const struct ptm_node *node = &tree->nodes[*slot - 1];
+		if ((*slot ^ h) >> 32)
+			continue;
+		const struct ptm_node *node = &tree->nodes[number_in(*slot)];
 
 		if (node->parent == parent && node->function == function && node->block == block)
 			return slot;
 	}
-}
-
-static int grow_numbers(uint32_t **numbers, size_t room)
-{
-	uint32_t *grown = realloc(*numbers, room * sizeof(*grown));
-
-	if (!grown)
-		return -ENOMEM;
-	*numbers = grown;
-	return 0;
 }
 
 /* Double the arrays and the hash, so that the hash stays at most half full. */
@@ -107,10 +108,15 @@ static int grow(struct ptm_tree *tree)
 {
 	const size_t room = 2 * tree->room;
 	struct ptm_node *nodes;
-	uint32_t *slots;
+	uint32_t *touched;
+	uint64_t *slots;
 
-	if (room > INT32_MAX / 2 || grow_numbers(&tree->touched, room) || grow_numbers(&tree->open, room))
+	if (room > INT32_MAX / 2)
 		return -ENOMEM;
+	touched = realloc(tree->touched, room * sizeof(*touched));
+	if (!touched)
+		return -ENOMEM;
+	tree->touched = touched;
 	nodes = realloc(tree->nodes, room * sizeof(*nodes));
 	if (!nodes)
 		return -ENOMEM;
@@ -122,20 +128,25 @@ static int grow(struct ptm_tree *tree)
 	tree->slots = slots;
 	tree->n_slots = 2 * room;
 	tree->room = room;
-	for (size_t i = 0; i < tree->n; i++)
-		*find(tree, nodes[i].parent, nodes[i].function, nodes[i].block) = (uint32_t)i + 1;
+	for (uint32_t i = 0; i < tree->n; i++) {
+		const uint64_t h = hash(nodes[i].parent, nodes[i].function, nodes[i].block);
+
+		*find(tree, h, nodes[i].parent, nodes[i].function, nodes[i].block) = slot_of(h, i);
+	}
 	return 0;
 }
 
 static int add(struct ptm_tree *tree, uint32_t parent, uint32_t function, uint32_t block, uint32_t *ret)
 {
+	const uint64_t h = hash(parent, function, block);
+
 	if (tree->n == tree->room) {
 		const int error = grow(tree);
 
 		if (error)
 			return error;
 	}
-	*find(tree, parent, function, block) = (uint32_t)tree->n + 1;
+	*find(tree, h, parent, function, block) = slot_of(h, (uint32_t)tree->n);
 	tree->nodes[tree->n] = (struct ptm_node){
 		.parent = parent,
 		.function = function,
@@ -148,11 +159,11 @@ static int add(struct ptm_tree *tree, uint32_t parent, uint32_t function, uint32
 
 static int find_or_add(struct ptm_tree *tree, uint32_t parent, uint32_t function, uint32_t block, uint32_t *ret)
 {
-	const uint32_t slot = *find(tree, parent, function, block);
+	const uint64_t slot = *find(tree, hash(parent, function, block), parent, function, block);
 
 	if (!slot)
 		return add(tree, parent, function, block, ret);
-	*ret = slot - 1;
+	*ret = number_in(slot);
 	return 0;
 }
 
@@ -182,10 +193,10 @@ int tree_child(struct ptm_tree *tree, uint32_t parent, uint32_t function, uint32
 			parent = tree->nodes[parent].parent;
 		}
 	}
-	const uint32_t slot = *find(tree, parent, function, block);
+	const uint64_t slot = *find(tree, hash(parent, function, block), parent, function, block);
 
 	if (slot) {
-		*ret = slot - 1;
+		*ret = number_in(slot);
 		return 0;
 	}
 	if (tree->n >= tree->max_nodes) {
@@ -216,29 +227,8 @@ void tree_open(struct ptm_tree *tree, uint32_t number)
 {
 	struct ptm_node *node = &tree->nodes[number];
 
-	if (node->window < tree->first_window) {
-		tree->touched[tree->n_touched++] = number;
-		node->calls = node->instructions = node->blocks = node->time = 0;
-	}
-	node->window = tree->window;
-	node->ran = 0;
-	tree->open[tree->n_open++] = number;
-}
-
-void tree_hand_out(struct ptm_tree *tree, const struct timeline *line)
-{
-	int64_t x = line->seq0, t = timeline_between(line, x);
-
-	for (size_t i = 0; i < tree->n_open; i++) {
-		struct ptm_node *node = &tree->nodes[tree->open[i]];
-
-		if (!node->ran)
-			continue;
-		const int64_t end = timeline_between(line, x += node->ran);
-
-		node->time += end - t;
-		t = end;
-	}
-	tree->n_open = 0;
-	tree->window++;
+	tree->touched[tree->n_touched++] = number;
+	node->thread = tree->thread;
+	node->calls = node->instructions = node->blocks = 0;
+	node->spent = 0;
 }

@@ -2,10 +2,9 @@
 /*
  * The tree of call stacks of a run, shared by all its threads; counters are those of one thread at a time.
  *
- * A window is what runs between two known moments. A window's time is handed out at its end, to every node what its
- * blocks in the window would have taken had they run one after the other, nodes in the order in which they were met in
- * it. So a node's time is right to the nanosecond in every window, their sum is the window's, and while the window lasts
- * only blocks are counted.
+ * A node's time is a sum of what its blocks took in every stretch between two known moments: a stretch's rate (ns a
+ * block) times the blocks of it that ran with the node's stack. Sums are of doubles, whose rounding stays below a
+ * nanosecond for any run that fits a disk; whoever shows them makes whole nanoseconds of them.
  *
  * Bounded. A stack deeper than `max_depth` keeps its outermost max_depth - 1 frames and its innermost one. When
  * there are `max_nodes` nodes, new stacks fold into [folded] -> function. So what ran in a function is always
@@ -15,7 +14,6 @@
 #define PTWEAVE_MERGE_TREE_H
 
 #include "merge_api.h"
-#include "timeline.h"
 
 enum tree_fold {
 	TREE_WHOLE,
@@ -30,14 +28,11 @@ struct ptm_tree {
 	size_t max_nodes;
 	uint32_t max_depth;
 	uint32_t folded;        /* the [folded] node; PTM_NONE until needed */
-	uint32_t *slots;        /* open addressing: node + 1, 0 free */
+	uint64_t *slots;        /* open addressing: half of the key's hash, and node + 1; 0 free */
 	size_t n_slots;         /* a power of two */
-	uint64_t window;        /* this one's number; they are numbered on from thread to thread */
-	uint64_t first_window;  /* this thread's first one */
-	uint32_t *touched;      /* nodes met by this thread, and in this window: room for all there are */
+	uint32_t thread;        /* number of the walk whose counters are in nodes */
+	uint32_t *touched;      /* nodes met by it: room for all there are */
 	size_t n_touched;
-	uint32_t *open;
-	size_t n_open;
 };
 
 /* Forget the counters: another thread's turn. */
@@ -45,15 +40,13 @@ void tree_begin(struct ptm_tree *tree);
 /* The node of `parent` (PTM_NONE: the bottom) calling `function` from `block`. Negative errno when out of memory. */
 int tree_child(struct ptm_tree *tree, uint32_t parent, uint32_t function, uint32_t block, enum tree_fold *fold,
 	       uint32_t *ret);
-/* The window ends, or its thread does: blocks become time. */
-void tree_hand_out(struct ptm_tree *tree, const struct timeline *line);
-/* The same as tree_touch, of a node that was not met in this window. */
+/* The same as tree_touch, of a node that this thread has not met. */
 void tree_open(struct ptm_tree *tree, uint32_t number);
 
 /* A node with its counters ready for the current thread. */
 static inline struct ptm_node *tree_touch(struct ptm_tree *tree, uint32_t number)
 {
-	if (tree->nodes[number].window != tree->window)
+	if (tree->nodes[number].thread != tree->thread)
 		tree_open(tree, number);
 	return &tree->nodes[number];
 }

@@ -13,10 +13,8 @@
 #include "walk.h"
 
 enum {
-	OUTPUT_ROWS = 1 << 17,  /* rows of output after which feeding pauses */
 	AHEAD = 12,             /* rows of flow, at which what is known of a path is fetched */
-	NEAR = 6,               /* and its last block, and what is remembered of it */
-	NEXT = 2,
+	NEAR = 6,               /* and what is remembered of it */
 	FIRST_MARKS = 1024,
 };
 
@@ -28,7 +26,7 @@ int ptm_walk_create(const struct ptm_program *program, struct ptm_tree *tree, in
 	if (!walk)
 		return -ENOMEM;
 	walk->program = program;
-	frames_init(&walk->frames, tree, want_calls != 0);
+	frames_init(&walk->frames, tree, &walk->timeline, want_calls != 0);
 	memo_init(&walk->memo, program->n_paths);
 	ptm_walk_begin(walk);
 	*ret = walk;
@@ -50,7 +48,7 @@ void ptm_walk_begin(struct ptm_walk *walk)
 {
 	tree_begin(walk->frames.tree);
 	frames_begin(&walk->frames);
-	walk->memo.n_used = 0;
+	memo_drop_counts(&walk->memo);
 	timeline_init(&walk->timeline);
 	walk->begun = false;
 	walk->next = 0;
@@ -90,20 +88,27 @@ void ptm_walk_folds(const struct ptm_walk *walk, int64_t *whole, int64_t *deep, 
 
 /* --- steps from one block to the next ------------------------------------------------------------------------- */
 
-/* The window up to the next moment ends: its time goes to what ran in it. What passes at the moment itself (two of one
- * ordinal) is the top frame's. */
-static void pass_moment(struct ptm_walk *walk)
+void walk_pass(struct ptm_walk *walk, struct ptm_node *node)
 {
 	struct timeline *line = &walk->timeline;
 	struct frames *frames = &walk->frames;
 	const int64_t x = line->seqs[line->next], passed = line->times[line->next] - line->t0;
 
-	frames_spend(frames, x);
-	replay_settle(walk);
-	if (frames->n && line->begun && line->seq0 == x && passed > 0)
-		frames->tree->nodes[frames_top(frames)->node].time += passed;
-	tree_hand_out(frames->tree, line);
+	if (x > frames->mark) {
+		if (node)
+			node->spent += (double)(x - frames->mark) * line->rate;
+		frames->mark = x;
+	}
+	if (node && line->begun && line->seq0 == x && passed > 0)
+		node->spent += (double)passed;
 	timeline_pass(line);
+}
+
+static void pass_moment(struct ptm_walk *walk)
+{
+	struct frames *frames = &walk->frames;
+
+	walk_pass(walk, frames->n ? tree_touch(frames->tree, frames_top(frames)->node) : NULL);
 }
 
 int64_t walk_now(struct ptm_walk *walk, int64_t x)
@@ -452,79 +457,77 @@ int walk_reach(struct ptm_walk *walk, int64_t seq)
 	return 0;
 }
 
-/* Execute a path that does not stay in its frame: as it was executed before, or block by block. */
-static int walk_through(struct ptm_walk *walk, uint32_t number, int64_t seq)
-{
-	const struct path *path = &walk->program->paths[number];
-	const int how = event_before(walk, seq + path->length) ? REPLAY_WALK : replay_path(walk, number);
-	int error;
-
-	if (how < 0 || how == REPLAY_DONE)
-		return how;
-	if (how == REPLAY_WALK)
-		return walk_blocks(walk, path, seq);
-	error = replay_begin(walk, number);
-	if (!error)
-		error = walk_blocks(walk, path, seq);
-	return error ? error : replay_store(walk);
-}
-
+/* Execute a path that is not known: at once where it stays in its frame, else block by block. */
 static int walk_path(struct ptm_walk *walk, uint32_t number, int64_t seq)
 {
 	const struct path *path = &walk->program->paths[number];
-	int error = walk_reach(walk, seq);
+	const bool stays = walk_stays(walk, path);
+	int error = 0, wanted = 0;
 
-	if (error)
-		return error;
-	if (walk_stays(walk, path))
+	if ((!stays || memo_has_plenty(&walk->memo)) && path->length && !event_before(walk, seq + path->length))
+		wanted = replay_wants(walk, number);
+	if (wanted < 0)
+		return wanted;
+	if (wanted)
+		error = replay_begin(walk, number);
+	if (!error && stays)
 		walk_over(walk, path);
-	else
-		error = walk_through(walk, number, seq);
+	else if (!error)
+		error = walk_blocks(walk, path, seq);
+	if (!error && wanted)
+		error = replay_store(walk);
 	walk->next = seq + path->length;
 	return error;
 }
 
-/* Paths come in no order: what will be looked at soon is fetched while others are walked. */
-static void fetch_ahead(const struct ptm_walk *walk, const int32_t *paths, size_t left)
+void walk_fetch(const struct ptm_walk *walk, const int32_t *paths, size_t left)
 {
 	const struct ptm_program *program = walk->program;
 
-	if (left > AHEAD && (uint32_t)paths[AHEAD] < program->n_paths)
-		__builtin_prefetch(&program->paths[paths[AHEAD]]);
-	if (left > NEAR && (uint32_t)paths[NEAR] < program->n_paths) {
-		__builtin_prefetch(&program->blocks[program->paths[paths[NEAR]].last]);
+	if (left > AHEAD && walk->memo.likely && (uint32_t)paths[AHEAD] < program->n_paths)
+		__builtin_prefetch(&walk->memo.likely[paths[AHEAD]]);
+	if (left > NEAR)
 		memo_fetch(&walk->memo, (uint32_t)paths[NEAR]);
-	}
-	if (left > NEXT)
-		memo_fetch_more(&walk->memo, (uint32_t)paths[NEXT]);
+}
+
+/* Execute at least one path. Returns how many. */
+static int64_t walk_some(struct ptm_walk *walk, const int64_t *seqs, const int32_t *paths, size_t n)
+{
+	int64_t done;
+	int error;
+
+	if (paths[0] < 0 || (size_t)paths[0] >= walk->program->n_paths)
+		return -EINVAL;
+	error = walk_reach(walk, seqs[0]);
+	if (error)
+		return error;
+	done = replay_paths(walk, seqs, paths, n);
+	if (done)
+		return done;
+	error = walk_path(walk, (uint32_t)paths[0], seqs[0]);
+	return error ? error : 1;
 }
 
 int64_t ptm_walk_feed(struct ptm_walk *walk, const int64_t *seqs, const int32_t *paths, size_t n,
 		      const int64_t *anchor_seqs, const int64_t *anchor_times, size_t n_anchors,
 		      const struct ptm_event *events, size_t n_events, size_t *anchors_used, size_t *events_used)
 {
-	const struct ptm_program *program = walk->program;
 	size_t done = 0;
-	int error = 0;
 
 	timeline_supply(&walk->timeline, anchor_seqs, anchor_times, n_anchors);
 	walk->events = events;
 	walk->n_events = n_events;
 	walk->next_event = 0;
-	while (!error && done < n && walk->frames.n_calls < OUTPUT_ROWS && walk->n_marks < OUTPUT_ROWS &&
-	       walk->visits.n < OUTPUT_ROWS) {
-		const int32_t number = paths[done];
+	while (done < n && !walk_has_output(walk)) {
+		const int64_t some = walk_some(walk, seqs + done, paths + done, n - done);
 
-		fetch_ahead(walk, paths + done, n - done);
-		if (number < 0 || (size_t)number >= program->n_paths)
-			error = -EINVAL;
-		else
-			error = walk_path(walk, (uint32_t)number, seqs[done]);
-		done++;
+		if (some < 0)
+			return some;
+		done += (size_t)some;
 	}
 	*anchors_used = walk->timeline.next;
 	*events_used = walk->next_event;
-	return error ? error : (int64_t)done;
+	return (int64_t)done;
 }
 
 int ptm_walk_end(struct ptm_walk *walk, const int64_t *anchor_seqs, const int64_t *anchor_times, size_t n_anchors)
@@ -534,6 +537,5 @@ int ptm_walk_end(struct ptm_walk *walk, const int64_t *anchor_seqs, const int64_
 	timeline_supply(&walk->timeline, anchor_seqs, anchor_times, n_anchors);
 	error = frames_leave(&walk->frames, walk->next, walk_now(walk, walk->next), 0);
 	replay_settle(walk);
-	tree_hand_out(walk->frames.tree, &walk->timeline);
 	return error;
 }

@@ -17,11 +17,9 @@
 /* How things stood when a path that is remembered began. */
 struct recorded {
 	struct memo_key key;
-	size_t frames;
 	size_t marks;
 	size_t visits;
 	int64_t calls;
-	int64_t entered;
 	uint64_t credit;
 };
 
@@ -53,6 +51,8 @@ struct ptm_walk {
 int walk_reach(struct ptm_walk *walk, int64_t seq);
 /* When block x begins: moments up to it are passed. */
 int64_t walk_now(struct ptm_walk *walk, int64_t x);
+/* The next moment is passed: what ran up to it, and the time that passed at it, is `node`'s (NULL: nobody's). */
+void walk_pass(struct ptm_walk *walk, struct ptm_node *node);
 /* When what ran before block x ended: moments before it are passed. */
 int64_t walk_arrival(struct ptm_walk *walk, int64_t x);
 /* Execute block `number` at ordinal `x`, with the events before it. */
@@ -63,5 +63,15 @@ int walk_put_mark(struct ptm_walk *walk, const struct ptm_mark *mark);
 bool walk_stays(const struct ptm_walk *walk, const struct path *path);
 /* Execute a path that stays, at once. `next` is the caller's to move on. */
 void walk_over(struct ptm_walk *walk, const struct path *path);
+
+/* Of paths to come, what will be looked at soon is fetched: they come in no order. */
+void walk_fetch(const struct ptm_walk *walk, const int32_t *paths, size_t left);
+
+enum { WALK_OUTPUT = 1 << 17 }; /* rows of output after which feeding pauses */
+
+static inline bool walk_has_output(const struct ptm_walk *walk)
+{
+	return walk->frames.n_calls >= WALK_OUTPUT || walk->n_marks >= WALK_OUTPUT || walk->visits.n >= WALK_OUTPUT;
+}
 
 #endif

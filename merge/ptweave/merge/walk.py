@@ -26,8 +26,8 @@ MAX_DEPTH = 512
 """Frames kept of a stack: the outermost MAX_DEPTH - 1 and the innermost one."""
 
 NODE_DTYPE = np.dtype([
-    ("parent", "<u4"), ("function", "<u4"), ("block", "<u4"), ("depth", "<u4"), ("window", "<u8"), ("calls", "<i8"),
-    ("instructions", "<i8"), ("blocks", "<i8"), ("time", "<i8"), ("ran", "<i8")])
+    ("parent", "<u4"), ("function", "<u4"), ("block", "<u4"), ("depth", "<u4"), ("thread", "<u4"), ("zero", "<u4"),
+    ("calls", "<i8"), ("instructions", "<i8"), ("blocks", "<i8"), ("spent", "<f8")])
 CALL_DTYPE = np.dtype([
     ("call", "<i8"), ("parent", "<i8"), ("seq", "<i8"), ("seq_end", "<i8"), ("t_enter", "<i8"), ("t_exit", "<i8"),
     ("node", "<u4"), ("depth", "<u4")])
@@ -245,12 +245,14 @@ class Walker:
         count = ffi.new("size_t *")
         touched = lib.ptm_tree_touched(self._tree, count)
         numbers = np.sort(_copy(touched, count[0], np.dtype("<u4"))) if count[0] else np.zeros(0, np.uint32)
+        times = whole(self._nodes()["spent"][numbers])
         for first in range(0, len(numbers), BATCH_ROWS):
             part = numbers[first:first + BATCH_ROWS]
             nodes = self._nodes()[part]
             yield pa.table({
                 "thread": np.full(len(nodes), thread, np.int32), "stack": part.astype(np.int32),
-                **{name: nodes[name] for name in ("calls", "instructions", "blocks", "time")}}, schema=PROFILE.schema)
+                **{name: nodes[name] for name in ("calls", "instructions", "blocks")},
+                "time": times[first:first + BATCH_ROWS]}, schema=PROFILE.schema)
 
     def write_stacks(self, writer: TableWriter) -> None:
         """The table `stacks`."""
@@ -270,6 +272,11 @@ class Walker:
             "depth": rows["depth"].astype(np.int32),
             "function": self._program.names(self._nodes()["function"][rows["node"]]),
             **{name: rows[name] for name in ("seq", "seq_end", "t_enter", "t_exit")}}, schema=CALLS.schema)
+
+
+def whole(times: npt.NDArray[np.float64]) -> I64:
+    """Whole nanoseconds, each at most one away from its time, whose sums from the first on are the rounded sums."""
+    return np.diff(np.rint(np.cumsum(times.astype(np.longdouble))).astype(np.int64), prepend=np.int64(0))
 
 
 def _copy(pointer: Any, count: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
