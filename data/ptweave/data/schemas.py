@@ -15,6 +15,7 @@ from enum import StrEnum
 from inspect import signature
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,6 +23,9 @@ import pyarrow.parquet as pq
 from ptweave.data.event_schemas import EVENT_TABLES
 from ptweave.data.table_types import Column as Column
 from ptweave.data.table_types import Table as Table
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor, Future
 
 ROW_GROUP = 1 << 20
 
@@ -577,10 +581,13 @@ class TableWriter:
     """
 
     def __init__(self, folder: Path, table: Table, name: str = "0.parquet", *, row_group: int = ROW_GROUP,
-                 encoded: Collection[str] = ()) -> None:
+                 encoded: Collection[str] = (), pool: Executor | None = None) -> None:
         """`encoded`: columns of text, or of lists of text, that come as dictionaries and need not be looked up again;
-        the file is the same to whoever reads it."""
+        the file is the same to whoever reads it. With `pool` rows are compressed there, one lot at a time, while the
+        next ones are made; what goes wrong in it is raised by whatever is called next."""
         self.table = table
+        self._pool = pool
+        self._storing: Future[None] | None = None
         self.rows = 0
         self._schema = table.schema
         for at, column in enumerate(table.columns):
@@ -615,20 +622,37 @@ class TableWriter:
     def _flush(self, count: int) -> None:
         if count:
             table = pa.Table.from_batches(self._pending, self._schema)
-            self._writer.write_table(table.slice(0, count), row_group_size=self._row_group)
+            self._store(table.slice(0, count))
             self.rows += count
             self._pending = table.slice(count).to_batches()
             self._pending_rows -= count
 
+    def _store(self, rows: pa.Table) -> None:
+        self._wait()
+        if self._pool:
+            self._storing = self._pool.submit(self._writer.write_table, rows, row_group_size=self._row_group)
+        else:
+            self._writer.write_table(rows, row_group_size=self._row_group)
+
+    def _wait(self) -> None:
+        storing, self._storing = self._storing, None
+        if storing:
+            storing.result()
+
     def close(self) -> None:
         self._flush(self._pending_rows)
+        self._wait()
         self._writer.close()
         self._partial.replace(self._path)
 
     def abort(self) -> None:
         """Give the file up: nothing is left under the table's name."""
-        self._writer.close()
-        self._partial.unlink(missing_ok=True)
+        if self._storing and not self._storing.cancel():
+            self._storing.exception()  # it is over now; the file is given up anyway
+        try:
+            self._writer.close()
+        finally:
+            self._partial.unlink(missing_ok=True)
 
     def __enter__(self) -> TableWriter:
         return self
@@ -636,7 +660,11 @@ class TableWriter:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:
         if kind is None:
-            self.close()
+            try:
+                self.close()
+            except BaseException:
+                self.abort()
+                raise
         else:
             self.abort()
 

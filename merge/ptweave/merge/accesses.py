@@ -10,6 +10,7 @@ execution goes on when the handler returns, and the block that begins there is i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
 
@@ -124,14 +125,14 @@ class Accesses:
             self._stack[done:done + len(batch)] = stacks.numbers(batch)
             done += len(batch)
 
-    def write(self, bundle: Bundle, lines: Lines) -> None:
+    def write(self, bundle: Bundle, lines: Lines, pool: Executor) -> None:
         """Write the table."""
         allocations = self._write_allocations(bundle, lines)
         self._scratch.view("pages", PAGES)
         query = ("select pages.thread, pages.thunk, until_thunk, page, write, record, address, t, "
                  "stack[1] - 1 as ip, bytes, (result = 1 and bytes is null) as shared "
                  "from pages join source using (thread, record) order by thread, record, page, write")
-        with TableWriter(bundle.tables, ACCESSES, row_group=WIDE_ROWS) as writer:
+        with TableWriter(bundle.tables, ACCESSES, row_group=WIDE_ROWS, pool=pool) as writer:
             for batch in self._scratch.batches(FILE, query):
                 writer.write(_of_schema(self._rows(pa.table(batch), lines, allocations), ACCESSES))
         self._ledger.drop("accesses/pages")

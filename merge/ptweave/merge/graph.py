@@ -10,6 +10,8 @@ spans of the one page that most is known of.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import Executor
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Any
 
@@ -119,24 +121,53 @@ def _copy(pointer: Any, count: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     return found
 
 
-def write_graph(bundle: Bundle, scratch: Scratch, rows: ThunkRows, tasks: Tasks, lines: Lines | None,
-                ledger: Ledger) -> None:
-    """Write `edges` and, where accesses were recorded, `races`. `lines` finds names: it must be there for that.
+class GraphTables:
+    """Writes `edges` and `races`: what the order of thunks says, which needs nothing but decoded thunks, and then what
+    pages say, which needs places and names. Use as a context manager."""
 
-    Accesses in thunks that there are not are counted in the ledger (`edges/pages`).
-    Raises BadInput when thunks contradict each other.
-    """
-    ledger.drop("edges/pages")
-    with Clocks(scratch, rows) as clocks, Graph(clocks, str(bundle.decoded / accesses.PAGES)) as graph:
-        with TableWriter(bundle.tables, EDGES, "0.parquet") as writer:
-            for table in _order(rows, graph):
+    def __init__(self, bundle: Bundle, scratch: Scratch, rows: ThunkRows) -> None:
+        self._bundle = bundle
+        self._scratch = scratch
+        self._rows = rows
+        self._open = ExitStack()
+        self._clocks: Clocks | None = None
+        self._graph: Graph | None = None
+
+    def close(self) -> None:
+        self._open.close()
+
+    def __enter__(self) -> GraphTables:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.close()
+
+    def order(self, pool: Executor) -> None:
+        """Write control and sync edges: once, before `data`. May run in another thread where the rows are sorted.
+
+        Raises BadInput when thunks contradict each other."""
+        self._clocks = self._open.enter_context(Clocks(self._scratch, self._rows))
+        self._graph = self._open.enter_context(Graph(self._clocks, str(self._bundle.decoded / accesses.PAGES)))
+        with TableWriter(self._bundle.tables, EDGES, "0.parquet", pool=pool) as writer:
+            for table in _order(self._rows, self._graph):
                 writer.write(table)
-        if lines is None or not (bundle.decoded / accesses.PAGES).exists():
+
+    def data(self, tasks: Tasks, lines: Lines | None, ledger: Ledger, pool: Executor) -> None:
+        """Write data edges and, where accesses were recorded, `races`. `lines` finds names: it must be there for that.
+
+        Accesses in thunks that there are not are counted in the ledger (`edges/pages`).
+        """
+        ledger.drop("edges/pages")
+        if lines is None or not (self._bundle.decoded / accesses.PAGES).exists():
             return
+        assert self._clocks and self._graph
+        clocks, graph = self._clocks, self._graph
         stored = lost = 0
         begun = {int(image.space): image.t_start or 0 for image in tasks.processes}
-        with TableWriter(bundle.tables, EDGES, "1.parquet") as edges, TableWriter(bundle.tables, RACES) as races:
-            for spans, runs in _spans(scratch, bundle.manifest, programs(tasks, clocks.threads)):
+        tables = self._bundle.tables
+        with TableWriter(tables, EDGES, "1.parquet", pool=pool) as edges, TableWriter(tables, RACES) as races:
+            for spans, runs in _spans(self._scratch, self._bundle.manifest, programs(tasks, clocks.threads)):
                 good = clocks.has(spans["thread"], spans["first"]) & (spans["until"] >= spans["first"])
                 stored, lost = stored + int(good.sum()), lost + int((~good).sum())
                 found, made, conflicts = graph.pages(spans[good], runs)

@@ -8,7 +8,7 @@ moments, and once to walk it with a shadow call stack, which also finds the exec
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from typing import Any
 
@@ -50,8 +50,9 @@ from ptweave.merge import moments as moment_streams
 from ptweave.merge._merge import lib
 from ptweave.merge.accesses import Accesses, Lines
 from ptweave.merge.addresses import Addresses
+from ptweave.merge.beside import Beside
 from ptweave.merge.events import Events, events_of, interruptions, merge_events
-from ptweave.merge.graph import write_graph
+from ptweave.merge.graph import GraphTables
 from ptweave.merge.kept_flow import KeptFlow
 from ptweave.merge.moments import Moments, joined, known_moments
 from ptweave.merge.program import Program
@@ -100,10 +101,12 @@ class _Merge:
         self._done = 0
         self._total = 0
         self._open = ExitStack()
+        self._beside = Beside()
         self._lacks: list[str] = []
         self._ledger: Ledger = bundle.ledger()
 
     def close(self) -> None:
+        self._beside.close()  # it reads what is closed next
         self._open.close()
         (self._bundle.decoded / _CALLS_FILE).unlink(missing_ok=True)
 
@@ -119,6 +122,7 @@ class _Merge:
         self._addresses = Addresses(self._bundle, self._program, self._tasks)
         self._syscalls = self._load_syscalls()
         self._thunks = self._load_thunks()
+        self._graph = self._begin_graph()
         self._accesses = self._load_accesses()
         self._tags = [Tags(self._bundle, source) for source in (TAGGED, PROBED, WATCHED)
                       if (self._bundle.decoded / source.file).exists()]
@@ -172,6 +176,18 @@ class _Merge:
         found.flag_markers(self._program, self._addresses)
         return found
 
+    def _begin_graph(self) -> Callable[[], GraphTables] | None:
+        """The order of thunks: found beside the walk, or by whoever asks for the graph, if that reads with `scratch`."""
+        if not self._thunks:
+            return None
+        graph = self._open.enter_context(GraphTables(self._bundle, self._scratch, self._thunks.rows))
+
+        def order() -> GraphTables:
+            graph.order(self._beside.pool)
+            return graph
+
+        return self._beside.start(order).result if self._thunks.rows.sorted else order
+
     def _load_accesses(self) -> Accesses | None:
         """Nothing when none were recorded: only threads that run as processes have them."""
         if not (self._bundle.decoded / accesses.FILE).exists():
@@ -182,7 +198,7 @@ class _Merge:
 
     # --- the walk -------------------------------------------------------------------------------------------------
 
-    def _paths(self, thread: int) -> Iterator[tuple[I64, I32]]:
+    def _paths(self, thread: int) -> Generator[tuple[I64, I32], None, None]:
         for batch in self._flow.batches(thread):
             yield numbers(batch, "seq", -1), numbers(batch, "path", -1)  # type: ignore[misc]
 
@@ -226,7 +242,7 @@ class _Merge:
 
     def _walk_thread(self, thread: int, walker: Walker, sink: Any) -> None:
         gaps = self._gaps(thread)
-        flow = KeptFlow(lambda: self._paths(thread), self._program)
+        flow = KeptFlow(lambda: self._beside.ahead(self._paths(thread)), self._program)
         found = self._find_system_calls(thread, flow)
         calls = ThreadCalls((np.empty(0, np.int64), np.empty(0, np.int64)), merge_events([]))
         if self._syscalls:
@@ -293,18 +309,18 @@ class _Merge:
         if self._syscalls:
             self._syscalls.write(bundle, self._scratch, self._programs(), self._ledger)
         if self._thunks:
-            self._thunks.write(bundle, self._program)
+            self._thunks.write(bundle, self._program, self._beside)
         lines = Lines(bundle, self._program, self._addresses) if self._accesses else None
         if self._accesses and lines:
-            self._accesses.write(bundle, lines)
-        if self._thunks:
-            write_graph(bundle, self._scratch, self._thunks.rows, self._tasks, lines, self._ledger)
+            self._accesses.write(bundle, lines, self._beside.pool)
+        if self._graph:
+            self._graph().data(self._tasks, lines, self._ledger, self._beside.pool)
         if self._syscalls:
             Transfers(self._tasks, self._syscalls, self._thunks).write(bundle, self._scratch)
         for some in self._tags:
             some.write(bundle, self._functions)
         if self._want_calls:
-            with TableWriter(bundle.tables, CALLS) as writer:
+            with TableWriter(bundle.tables, CALLS, pool=self._beside.pool) as writer:
                 columns = ", ".join(f'"{name}"' for name in CALLS.schema.names)
                 for batch in self._scratch.batches(_CALLS_FILE, f"select {columns} from source order by thread, call"):
                     writer.write(pa.table(batch).cast(CALLS.schema))

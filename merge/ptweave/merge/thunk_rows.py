@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,8 @@ class ThunkRows:
         self._path: Path = scratch.folder / FILE
         with open_parquet(self._path, DECODED_THUNKS, TEXT) as file:
             self.count = int(file.metadata.num_rows)
-        self._sorted = True
+        self.sorted = True
+        """Whether the file is in order, as far as it was gone over: no other file is read through `scratch`."""
 
     def column(self, kind: type[np.signedinteger[Any]]) -> npt.NDArray[Any]:
         """Memory for a value of each row. Raises BadInput when the file claims more rows than there can be."""
@@ -51,11 +52,11 @@ class ThunkRows:
         last = (-(1 << 31), -(1 << 31))
         done = 0
         for batch in self.batches(columns):
-            if self._sorted:
+            if self.sorted:
                 thread, thunk = numbers(batch, "thread", (1 << 31) - 1), numbers(batch, "thunk", (1 << 31) - 1)
                 step, inner = np.diff(thread, prepend=last[0]), np.diff(thunk, prepend=last[1])
-                self._sorted = not bool(((step < 0) | ((step == 0) & (inner < 0))).any())
-                if not self._sorted:
+                self.sorted = not bool(((step < 0) | ((step == 0) & (inner < 0))).any())
+                if not self.sorted:
                     self.load(columns, put)
                     return
                 last = int(thread[-1]), int(thunk[-1])
@@ -66,7 +67,7 @@ class ThunkRows:
         if done != self.count:
             raise corrupt(self._path, f"it claims {self.count} rows and has {done}")
 
-    def _as_stored(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    def _as_stored(self, columns: list[str]) -> Generator[pa.RecordBatch, None, None]:
         with open_parquet(self._path, DECODED_THUNKS, TEXT) as file:
             try:
                 for batch in file.iter_batches(BATCH_ROWS, columns=columns, use_threads=False):
@@ -75,11 +76,11 @@ class ThunkRows:
             except (OSError, pa.ArrowException, ValueError) as error:
                 raise corrupt(self._path, error) from error
 
-    def batches(self, columns: list[str], *, placed: bool = False) -> Iterator[pa.RecordBatch]:
+    def batches(self, columns: list[str], *, placed: bool = False) -> Generator[pa.RecordBatch, None, None]:
         """Rows by thread and thunk, those without a thread last, or with `placed` not at all. Raises BadInput when the
         file is corrupt."""
         names = ", ".join(f'"{name}"' for name in columns)
-        rows = self._as_stored(columns) if self._sorted else self._scratch.batches(
+        rows = self._as_stored(columns) if self.sorted else self._scratch.batches(
             FILE, f"select {names} from source {_ORDER}")
         for batch in rows:
             if placed and batch.column("thread").null_count:

@@ -19,6 +19,7 @@ from ptweave.data.schemas import DECODED_THUNKS, ENCODED, THUNKS, TableWriter
 from ptweave.merge._merge import lib
 from ptweave.merge.addresses import Addresses
 from ptweave.merge.align import Aligner, Occurrences, Records, bounds
+from ptweave.merge.beside import Beside
 from ptweave.merge.distinct import distinct
 from ptweave.merge.moments import Moments
 from ptweave.merge.place import Places
@@ -175,14 +176,14 @@ class Thunks:
         """Find the stacks' numbers: while the tree of stacks can still grow."""
         self._stacks.look_up(stacks)
 
-    def write(self, bundle: Bundle, program: Program) -> None:
+    def write(self, bundle: Bundle, program: Program, beside: Beside) -> None:
         """Write the table."""
         columns = [name for name in DECODED_THUNKS.names if name not in ("tsc", "marker", "stack")]
         callers = program.encoded_names(self._stacks.caller)
         operations: dict[str | None, int] = {operation.name.lower(): at for at, operation in enumerate(Operation)}
         done = 0
-        with TableWriter(bundle.tables, THUNKS, encoded=["caller", "operation", "placed"]) as writer:
-            for batch in self.rows.batches(columns):
+        with TableWriter(bundle.tables, THUNKS, encoded=["caller", "operation", "placed"], pool=beside.pool) as writer:
+            for batch in beside.ahead(self.rows.batches(columns)) if self.rows.sorted else self.rows.batches(columns):
                 rows = slice(done, done + len(batch))
                 seq, placed = self.places.columns(rows)
                 end, kind = self._seq_end[rows], self._stacks.kind[rows]

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: MIT
+"""What the merge does beside its walk: reading ahead, compressing, and the order of thunks.
+
+All of it is in C libraries that let other Python threads run meanwhile (Arrow) or in our own C, so threads are enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+from typing import TypeVar
+
+T = TypeVar("T")
+
+_WORKERS = 3
+"""One of them may wait for another (a table that is written beside the walk is compressed in the pool)."""
+
+
+class Beside:
+    """Threads of the merge's own. Use as a context manager; leaving it waits for what has begun and drops the rest."""
+
+    def __init__(self) -> None:
+        self.pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="merge")
+
+    def close(self) -> None:
+        self.pool.shutdown(cancel_futures=True)
+
+    def __enter__(self) -> Beside:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.close()
+
+    def start(self, work: Callable[[], T]) -> Future[T]:
+        """Begin something: its result, or what it raised, is the future's."""
+        return self.pool.submit(work)
+
+    def ahead(self, items: Generator[T, None, None]) -> Iterator[T]:
+        """The same items: each is made while the one before it is used. What making one raises comes in its place.
+
+        Closing the iterator closes `items`."""
+        done = object()
+        following: Future[T | object] = self.pool.submit(next, items, done)
+        try:
+            while (item := following.result()) is not done:
+                following = self.pool.submit(next, items, done)
+                yield item  # type: ignore[misc]
+        finally:
+            if not following.cancel():
+                following.exception()  # it is over now: a generator that runs cannot be closed
+            items.close()
