@@ -8,10 +8,10 @@
 
 enum {
 	SEEN = 1 << 16,
-	STEPS = 1 << 22,
-	PLACES = 1 << 16,
-	MARKS = 1 << 16,
-	VISITS = 1 << 18,
+	STEPS = 8 * MEMO_ENTRIES,
+	PLACES = MEMO_ENTRIES / 8,
+	MARKS = MEMO_ENTRIES / 8,
+	VISITS = MEMO_ENTRIES / 2,
 };
 
 void memo_init(struct memo *memo, size_t n_paths)

@@ -61,8 +61,12 @@ struct memo {
 	uint32_t n_entries, n_steps, n_places, n_marks, n_visits, n_used;
 };
 
+#ifndef MEMO_BITS
+#define MEMO_BITS 19 /* tests take less, so that it is full soon */
+#endif
+
 enum {
-	MEMO_ENTRIES = 1 << 19,
+	MEMO_ENTRIES = 1 << MEMO_BITS,
 	MEMO_SLOTS = 2 * MEMO_ENTRIES,
 };
 

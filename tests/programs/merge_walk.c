@@ -147,7 +147,8 @@ static void walk_flow(const struct flow *flow, struct ptm_program *program)
 	struct ptm_walk *walk;
 	struct ptm_callers *callers;
 	size_t anchors = 0, events = 0, row = 0, used_anchors, used_events, n;
-	int64_t n_calls = 0, blocks = 0, instructions = 0, time = 0, whole, deep, many, called = 0;
+	int64_t n_calls = 0, blocks = 0, instructions = 0, whole, deep, many, called = 0;
+	double time;
 
 	assert(ptm_tree_create(2 + below(60), 2 + below(8), &tree) == 0);
 	assert(ptm_walk_create(program, tree, (int)below(2), &walk) == 0);
@@ -170,21 +171,23 @@ static void walk_flow(const struct flow *flow, struct ptm_program *program)
 		assert(ptm_walk_end(walk, flow->anchor_seqs + anchors, flow->anchor_times + anchors,
 				    ANCHORS - anchors) == 0);
 		check_calls(walk, callers, &n_calls);
-		blocks = instructions = time = 0;
+		blocks = instructions = 0;
+		time = 0;
 		const uint32_t *touched = ptm_tree_touched(tree, &n);
 
 		for (size_t i = 0; i < n; i++) {
 			const struct ptm_node *node = &ptm_tree_nodes(tree)[touched[i]];
 
-			assert(node->time >= 0 && node->parent + 1 <= touched[i] + 1);
+			assert(node->spent >= 0 && node->parent + 1 <= touched[i] + 1);
 			blocks += node->blocks;
 			instructions += node->instructions;
-			time += node->time;
+			time += node->spent;
 			called += node->calls;
 		}
 		assert(blocks == flow->n_blocks);
 		assert(instructions == flow->n_instructions);
-		assert(time <= flow->anchor_times[ANCHORS - 1] - flow->anchor_times[0]);
+		/* times of up to 2^61 ns are added here as doubles */
+		assert(time <= (double)(flow->anchor_times[ANCHORS - 1] - flow->anchor_times[0]) * (1 + 1e-12));
 	}
 	ptm_walk_folds(walk, &whole, &deep, &many);
 	assert(whole + deep + many == called);

@@ -131,7 +131,7 @@ def test_profile_and_calls_are_those_of_the_call_tree(seed: int, cut: int, depth
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 1 << 32), cut=st.integers(1, 30), rounds=st.integers(1, 12), calls=st.booleans(),
        moments=st.lists(st.tuples(st.integers(0, 90), st.integers(0, 1 << 40)), min_size=2, max_size=9))
-def test_every_stack_has_its_time_to_a_nanosecond_a_window(
+def test_every_stack_has_its_time_to_a_nanosecond(
         seed: int, cut: int, rounds: int, moments: list[tuple[int, int]], *, calls: bool) -> None:
     """Functions run again and again, so that paths are repeated unless calls are asked for."""
     with tempfile.TemporaryDirectory() as folder:
@@ -149,9 +149,9 @@ def test_every_stack_has_its_time_to_a_nanosecond_a_window(
 
         names, expected = stacks(bundle), reference.times(known)
         found = {names[row["stack"]]: row["time"] for row in rows_of(bundle, PROFILE)}
-        assert {stack for stack, time in expected.items() if time >= len(known)} <= set(found)
+        assert {stack for stack, time in expected.items() if time >= 1} <= set(found)
         for stack, time in found.items():
-            assert abs(time - expected[stack]) < len(known)
+            assert abs(time - expected[stack]) <= Fraction(1001, 1000)  # sums are rounded, not times: see walk.whole
 
 
 @settings(max_examples=40, deadline=None)

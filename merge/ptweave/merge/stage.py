@@ -177,7 +177,7 @@ class _Merge:
         return found
 
     def _begin_graph(self) -> Callable[[], GraphTables] | None:
-        """The order of thunks: found beside the walk, or by whoever asks for the graph, if that reads with `scratch`."""
+        """The order of thunks: found beside the walk, or by who asks for the graph, if that reads with `scratch`."""
         if not self._thunks:
             return None
         graph = self._open.enter_context(GraphTables(self._bundle, self._scratch, self._thunks.rows))

@@ -276,7 +276,10 @@ class Walker:
 
 def whole(times: npt.NDArray[np.float64]) -> I64:
     """Whole nanoseconds, each at most one away from its time, whose sums from the first on are the rounded sums."""
-    return np.diff(np.rint(np.cumsum(times.astype(np.longdouble))).astype(np.int64), prepend=np.int64(0))
+    sums: I64 = np.rint(np.cumsum(times.astype(np.longdouble))).astype(np.int64)
+    found: I64 = sums.copy()
+    found[1:] -= sums[:-1]
+    return found
 
 
 def _copy(pointer: Any, count: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: MIT
+"""What the merge does beside its walk: reading ahead keeps order and errors, and a pool changes no file."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from ptweave.data.schemas import STACKS, TableWriter
+from ptweave.merge.beside import Beside
+
+
+def counted(until: int, made: list[int], broken: int = -1) -> Generator[int, None, None]:
+    try:
+        for number in range(until):
+            if number == broken:
+                raise ValueError("broken here")
+            made.append(number)
+            yield number
+    finally:
+        made.append(-1)
+
+
+def test_items_read_ahead_come_in_order_and_all() -> None:
+    made: list[int] = []
+    with Beside() as beside:
+        assert list(beside.ahead(counted(1000, made))) == list(range(1000))
+    assert made[-1] == -1
+
+
+def test_one_item_is_made_while_another_is_used() -> None:
+    made: list[int] = []
+    with Beside() as beside:
+        for item in beside.ahead(counted(4, made)):
+            limit = time.monotonic() + 10
+            while item < 3 and item + 1 not in made and time.monotonic() < limit:
+                time.sleep(0.001)
+            assert item == 3 or item + 1 in made
+            assert item + 2 not in made  # one, and no more
+
+
+def test_an_error_while_reading_ahead_comes_behind_the_items_before_it() -> None:
+    made: list[int] = []
+    got: list[int] = []
+    with Beside() as beside, pytest.raises(ValueError, match="broken here"):
+        for item in beside.ahead(counted(9, made, broken=5)):
+            got.append(item)
+    assert got == [0, 1, 2, 3, 4]
+
+
+def test_reading_ahead_that_is_given_up_closes_what_it_reads() -> None:
+    made: list[int] = []
+    with Beside() as beside:
+        items = beside.ahead(counted(1000, made))
+        assert next(items) == 0
+        items.close()  # type: ignore[attr-defined]
+        assert made[-1] == -1 and len(made) <= 3
+
+
+def test_leaving_waits_for_what_has_begun() -> None:
+    begun, done = threading.Event(), []
+
+    def work() -> None:
+        begun.set()
+        time.sleep(0.05)
+        done.append(True)
+
+    with Beside() as beside:
+        beside.start(work)
+        begun.wait()
+    assert done == [True]
+
+
+def rows(first: int, count: int) -> pa.Table:
+    numbers = np.arange(first, first + count, dtype=np.int32)
+    return pa.table({"stack": numbers, "parent": numbers, "depth": numbers % 7, "block": numbers,
+                     "function": [f"f{n % 5}" for n in numbers]}, schema=STACKS.schema)
+
+
+def written(folder: Path, pool: ThreadPoolExecutor | None) -> bytes:
+    with TableWriter(folder, STACKS, row_group=1000, pool=pool) as writer:
+        for first in range(0, 12_345, 345):
+            writer.write(rows(first, min(345, 12_345 - first)))
+    assert writer.rows == 12_345
+    return (folder / STACKS.name / "0.parquet").read_bytes()
+
+
+def test_a_table_compressed_in_a_pool_is_the_same_file(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        assert written(tmp_path / "pool", pool) == written(tmp_path / "alone", None)
+
+
+class _Full:
+    """A file that no row group fits into."""
+
+    def __init__(self) -> None:
+        self.is_closed = False
+
+    def write_table(self, *_: object, **__: object) -> None:
+        raise OSError("no space left")
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def test_an_error_in_the_pool_is_raised_and_leaves_no_file(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        with pytest.raises(OSError, match="no space left"), TableWriter(
+                tmp_path, STACKS, row_group=1000, pool=pool) as writer:
+            writer._writer.close()
+            writer._writer = _Full()
+            writer.write(rows(0, 1500))
+        assert list((tmp_path / STACKS.name).iterdir()) == []
