@@ -38,23 +38,12 @@ void frames_begin(struct frames *frames)
 	frames->next_call = 0;
 }
 
-void frames_spend(struct frames *frames, int64_t x)
+void frames_settle(struct frames *frames, int64_t x)
 {
 	struct ptm_node *node = frames->n ? tree_touch(frames->tree, frames_top(frames)->node) : NULL;
 
-	if (x <= frames->mark)
-		return;
-	if (node)
-		node->spent += (double)(x - frames->mark) * frames->line->rate;
-	frames->mark = x;
-}
-
-void frames_settle(struct frames *frames, int64_t x)
-{
-	frames_spend(frames, x);
-	if (frames->n) {
-		struct ptm_node *node = &frames->tree->nodes[frames_top(frames)->node];
-
+	frames_spend(frames, node, x);
+	if (node) {
 		node->instructions += frames->instructions;
 		node->blocks += frames->blocks;
 		if (frames->tape.on)

@@ -57,9 +57,17 @@ void frames_init(struct frames *frames, struct ptm_tree *tree, const struct time
 void frames_deinit(struct frames *frames);
 /* Empty the stack without counting: another thread. */
 void frames_begin(struct frames *frames);
-/* The time from `mark` to block `x` is the top frame's, if there is one. */
-void frames_spend(struct frames *frames, int64_t x);
-/* And so is all that was collected. */
+/* The time from `mark` to block `x`, in which no moment lies, is `node`'s (NULL: nobody's). */
+static inline void frames_spend(struct frames *frames, struct ptm_node *node, int64_t x)
+{
+	if (x <= frames->mark)
+		return;
+	if (node)
+		node->spent += (double)(x - frames->mark) * frames->line->rate;
+	frames->mark = x;
+}
+
+/* It is the top frame's, if there is one, and so is all that was collected. */
 void frames_settle(struct frames *frames, int64_t x);
 
 static inline struct frame *frames_top(const struct frames *frames)

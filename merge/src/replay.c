@@ -60,10 +60,7 @@ static void spend_steps(struct ptm_walk *walk, const struct memo_entry *entry)
 		while (step->offset < entry->length ? !timeline_is_clear(&walk->timeline, x)
 						    : timeline_is_behind(&walk->timeline, x))
 			walk_pass(walk, node);
-		if (x > frames->mark) {
-			node->spent += (double)(x - frames->mark) * walk->timeline.rate;
-			frames->mark = x;
-		}
+		frames_spend(frames, node, x);
 	}
 }
 

@@ -91,14 +91,9 @@ void ptm_walk_folds(const struct ptm_walk *walk, int64_t *whole, int64_t *deep, 
 void walk_pass(struct ptm_walk *walk, struct ptm_node *node)
 {
 	struct timeline *line = &walk->timeline;
-	struct frames *frames = &walk->frames;
 	const int64_t x = line->seqs[line->next], passed = line->times[line->next] - line->t0;
 
-	if (x > frames->mark) {
-		if (node)
-			node->spent += (double)(x - frames->mark) * line->rate;
-		frames->mark = x;
-	}
+	frames_spend(&walk->frames, node, x);
 	if (node && line->begun && line->seq0 == x && passed > 0)
 		node->spent += (double)passed;
 	timeline_pass(line);

@@ -123,7 +123,7 @@ def _copy(pointer: Any, count: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
 
 class GraphTables:
     """Writes `edges` and `races`: what the order of thunks says, which needs nothing but decoded thunks, and then what
-    pages say, which needs places and names. Use as a context manager."""
+    pages say, which needs places and names. To be closed."""
 
     def __init__(self, bundle: Bundle, scratch: Scratch, rows: ThunkRows) -> None:
         self._bundle = bundle
@@ -135,13 +135,6 @@ class GraphTables:
 
     def close(self) -> None:
         self._open.close()
-
-    def __enter__(self) -> GraphTables:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
-        self.close()
 
     def order(self, pool: Executor) -> None:
         """Write control and sync edges: once, before `data`. May run in another thread where the rows are sorted.

@@ -180,7 +180,8 @@ class _Merge:
         """The order of thunks: found beside the walk, or by who asks for the graph, if that reads with `scratch`."""
         if not self._thunks:
             return None
-        graph = self._open.enter_context(GraphTables(self._bundle, self._scratch, self._thunks.rows))
+        graph = GraphTables(self._bundle, self._scratch, self._thunks.rows)
+        self._open.callback(graph.close)
 
         def order() -> GraphTables:
             graph.order(self._beside.pool)
