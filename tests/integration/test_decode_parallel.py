@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import re
 import shutil
@@ -17,10 +18,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ptweave.data import Clocks
+from ptweave.data import Clocks, MachineLacks
 from ptweave.data.bundle import Bundle
+from ptweave.data.sideband import read_sideband
 from ptweave.decode.expand import instruction_hash, table_files
 from ptweave.decode.flow import decode_flow
+from ptweave.decode.plan import plan
+from ptweave.decode.task import Decoder, tasks
+from ptweave.decode.workers import Pool
 from support.engine import Ran, record_all
 from support.random_program import random_run
 from support.trace_bundle import Decoded, TraceBundle
@@ -136,6 +141,21 @@ def test_a_worker_that_is_killed_is_one_clear_error(run: Bundle, tmp_path: Path)
     assert "was killed" in errors
     assert gone(workers)
     assert decode_flow(run, size=1000).found >= 3
+
+
+def test_work_given_to_a_pool_whose_process_was_killed_is_the_same_error(run: Bundle, tmp_path: Path) -> None:
+    """It may be killed while nobody waits for it: then handing over the next task is what fails."""
+    (thread,) = plan(run, read_sideband(run.sideband))
+    task = tasks(thread, 1000)[0]
+    strangers = {process.pid for process in multiprocessing.active_children()}
+    with pytest.raises(MachineLacks, match="was killed"), Pool(run, Decoder.AUTO, 2) as pool:
+        assert pool.wait({pool.decode(task, tmp_path / "0.arrow", lambda size: None)})
+        (victim, *_) = {process.pid for process in multiprocessing.active_children()} - strangers
+        assert victim is not None
+        os.kill(victim, signal.SIGKILL)
+        for attempt in range(10_000):
+            pool.decode(task, tmp_path / f"{attempt}.arrow", lambda size: None)
+            time.sleep(0.002)
 
 
 def test_interrupted_all_processes_end(run: Bundle, tmp_path: Path) -> None:

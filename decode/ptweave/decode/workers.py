@@ -17,7 +17,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol
+from typing import ParamSpec, Protocol
 
 from ptweave.data.bundle import Bundle
 from ptweave.data.errors import MachineLacks
@@ -26,6 +26,8 @@ from ptweave.decode.assemble import Part, write_part
 from ptweave.decode.images import Code
 from ptweave.decode.task import Decoder, Decoding, Task
 from ptweave.decode.worker import begin, decode, release_memory, write
+
+P = ParamSpec("P")
 
 
 class Workers(Protocol):
@@ -87,25 +89,33 @@ class Pool:
             jobs, multiprocessing.get_context(start_method()), begin, (bundle.path, decoder.value, os.getpid()))
 
     def decode(self, task: Task, file: Path, moved: Callable[[int], None]) -> Future[None]:
-        with _interrupts_held():
-            future = self._executor.submit(decode, task, file)
+        future = self._submit(decode, task, file)
         future.add_done_callback(lambda done: moved(task.bytes) if succeeded(done) else None)
         return future
 
     def write(self, part: Part, folder: Path, clocks: Clocks) -> Future[None]:
-        with _interrupts_held():
-            return self._executor.submit(write, part, folder, clocks)
+        return self._submit(write, part, folder, clocks)
+
+    def _submit(self, work: Callable[P, None], *arguments: P.args, **options: P.kwargs) -> Future[None]:
+        """Hand over work; a process may have been killed since the last wait, and then there is nobody to take it."""
+        with self._killed_told(), _interrupts_held():
+            return self._executor.submit(work, *arguments, **options)
 
     def wait(self, futures: set[Future[None]]) -> set[Future[None]]:
         done = wait(futures, return_when=FIRST_COMPLETED).done
-        for future in done:
-            try:
+        with self._killed_told():
+            for future in done:
                 future.result()
-            except BrokenProcessPool as error:
-                raise MachineLacks("a process of the decoder was killed", where=self._where,
-                                   remedy="free some memory, or use fewer processes with -j; what is done is kept, "
-                                          "decode again to go on") from error
         return done
+
+    @contextmanager
+    def _killed_told(self) -> Iterator[None]:
+        try:
+            yield
+        except BrokenProcessPool as error:
+            raise MachineLacks("a process of the decoder was killed", where=self._where,
+                               remedy="free some memory, or use fewer processes with -j; what is done is kept, "
+                                      "decode again to go on") from error
 
     def __enter__(self) -> Pool:
         return self
