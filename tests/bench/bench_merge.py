@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: MIT
 """`make bench-merge`: what merging adds to decoding the same run, the memory it takes, and how long questions take.
 
-Times of steps are processor seconds of the command with its processes, those of questions wall-clock seconds from an
-open run; medians of three, but of what takes long. The recordings are made here, unless PTWEAVE_BENCH names a folder of
-finished bundles (`NAME.ptw`): those are copied, never written to.
+Steps are measured as commands with their processes, in processor seconds and by the clock on the wall: `decode`,
+`merge` of what it left, and `merge` alone, which decodes first: what that takes longer than `decode` is what merging
+adds. Times of questions are wall-clock seconds from an open run. Medians of three, but of what takes long. The
+recordings are made here, unless PTWEAVE_BENCH names a folder of finished bundles (`NAME.ptw`): those are copied, never
+written to.
 """
 
 from __future__ import annotations
@@ -16,8 +18,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
+from tests.bench.bench_decode import commands
 from tests.bench.report import ROOT, Figure, write
 from tests.bench.spent import Spent, spent
 
@@ -51,8 +55,9 @@ def recordings(folder: Path) -> dict[str, Path]:
     if given:
         return {path.stem: path for path in sorted(Path(given).glob("*.ptw"))}
     text = str(text_file(folder / "text", 8_000_000))
-    programs = {"gzip": ["gzip", "-c", text], "pigz": ["pigz", "-p", "3", "-c", text],
-                "billion": ["sqlite3", ":memory:", BILLION]}
+    others = commands(folder)
+    programs = {"gzip": ["gzip", "-c", text], "pigz": ["pigz", "-p", "3", "-c", text], "python": others["python"],
+                "gcc": others["gcc"], "billion": ["sqlite3", ":memory:", BILLION]}
     for name, argv in programs.items():
         subprocess.run(words("record", "-q", "-o", folder / f"{name}.ptw", "--", *argv), check=True,
                        stdout=subprocess.DEVNULL)
@@ -79,16 +84,37 @@ def answered(ask: Callable[[], Result]) -> float:
     return statistics.median(taken)
 
 
+@dataclass(frozen=True)
+class Round:
+    """Both steps as one command, and one after the other."""
+
+    both: Spent
+    decode: Spent
+    merge: Spent
+
+    @classmethod
+    def of(cls, bundle: Path) -> Round:
+        for made in ("tables", "decoded"):
+            shutil.rmtree(bundle / made, ignore_errors=True)
+        return cls(step("merge", bundle), step("decode", bundle), step("merge", bundle))
+
+
 def steps(name: str, bundle: Path) -> list[Figure]:
     """Decoding and merging."""
-    rounds: list[tuple[Spent, Spent]] = []
-    while len(rounds) < RUNS and not (rounds and sum(one.cpu for one in rounds[0]) > 10 * LONG):
-        rounds.append((step("decode", bundle), step("merge", bundle)))
-    decode = statistics.median(one.cpu for one, _ in rounds)
-    merge = statistics.median(one.cpu for _, one in rounds)
-    return [Figure(f"{name}: decode", decode, "s", "", None),
-            Figure(f"{name}: merge", merge, "s", "decode", merge / decode, wanted=ADDED),
-            Figure(f"{name}: memory of merge", max(one.memory for _, one in rounds), "MB", "", None, wanted=MEGABYTES)]
+    rounds: list[Round] = []
+    while len(rounds) < RUNS and not (rounds and rounds[0].both.cpu > 10 * LONG):
+        rounds.append(Round.of(bundle))
+    figures = []
+    for unit, seconds in {"CPU s": lambda one: one.cpu, "s": lambda one: one.wall}.items():
+        both, decode, merge = (statistics.median(seconds(one) for one in found) for found in (
+            [one.both for one in rounds], [one.decode for one in rounds], [one.merge for one in rounds]))
+        figures += [Figure(f"{name}: decode", decode, unit, "", None),
+                    Figure(f"{name}: merge", merge, unit, "decode", merge / decode),
+                    Figure(f"{name}: decode and merge as one", both, unit, "decode", both / decode),
+                    Figure(f"{name}: added by merging", both - decode, unit, "decode", (both - decode) / decode,
+                           wanted=ADDED)]
+    memory = max(one.memory for found in rounds for one in (found.both, found.merge))
+    return [*figures, Figure(f"{name}: memory of merge", memory, "MB", "", None, wanted=MEGABYTES)]
 
 
 def questions(name: str, bundle: Path) -> list[Figure]:

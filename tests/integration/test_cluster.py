@@ -4,8 +4,6 @@ an S3-compatible store."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,8 +20,8 @@ from ptweave.data.errors import BadInput, MachineLacks
 from ptweave.data.store import bundle_at
 from ptweave.decode.cluster import connect
 from ptweave.decode.flow import decode_flow
-from support.command import compile_c, ptweave
 from support.random_program import random_run
+from support.recorded import files, pipeline
 from support.trace_bundle import TraceBundle
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -55,19 +53,7 @@ def address(store: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[st
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run with threads, locks, accesses, system calls and files, as it was recorded."""
-    folder = tmp_path_factory.mktemp("recorded")
-    program = compile_c(ROOT / "tests/programs/known_graph.c", folder / "known_graph")
-    done = ptweave("record", "-o", folder / "run.ptw", "--", program, "pipeline")
-    assert done.status == 0, done.err
-    return folder / "run.ptw"
-
-
-def files(bundle: Path) -> dict[str, str]:
-    """What is in a bundle's tables and ledger, but for the names of the machine's runs."""
-    found = {str(path.relative_to(bundle)): hashlib.sha256(path.read_bytes()).hexdigest()
-             for path in sorted((bundle / "tables").rglob("*.parquet"))}
-    return {**found, "ledger": json.loads((bundle / "ledger.json").read_text())}
+    return pipeline(tmp_path_factory.mktemp("recorded"))
 
 
 @pytest.fixture(scope="module")
@@ -153,6 +139,13 @@ def test_a_cluster_that_is_not_there_is_one_line(recorded: Path, capfd: pytest.C
         connect("tcp://127.0.0.1:9")
     assert main(["merge", "--cluster", "nonsense://x", str(recorded)]) == 2
     assert len([line for line in capfd.readouterr().err.splitlines() if line.startswith("ptweave: ")]) == 1
+
+
+def test_a_run_that_is_not_decoded_is_not_merged_by_a_cluster(address: str, recorded: Path,
+                                                             capfd: pytest.CaptureFixture[str]) -> None:
+    """What a worker fetches to merge is without packets."""
+    assert main(["merge", "--cluster", address, str(recorded)]) == 2
+    assert "is not decoded yet: run ptweave decode" in capfd.readouterr().err
 
 
 def test_several_runs_need_a_cluster(recorded: Path, capfd: pytest.CaptureFixture[str]) -> None:

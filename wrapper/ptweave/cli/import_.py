@@ -50,5 +50,5 @@ def run(args: argparse.Namespace) -> int:
     if lacks:
         say(f"{bundle.path}: incomplete: lacks {'; '.join(lacks)}")
     elif not args.quiet:
-        say(f"{bundle.path}: imported; go on with: ptweave decode {bundle.path}")
+        say(f"{bundle.path}: imported; go on with: ptweave merge {bundle.path}")
     return int(Exit.INCOMPLETE if lacks else Exit.DONE)

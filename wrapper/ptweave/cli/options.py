@@ -33,12 +33,12 @@ def add_quiet(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but errors and what is missing")
 
 
-def add_verbose(parser: argparse.ArgumentParser) -> None:
+def add_verbose(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("-v", "--verbose", action="store_true", help="say what each step did and how long it took")
 
 
-def add_decoding(parser: argparse.ArgumentParser) -> None:
-    """The options of what decodes: `decode` and `wrap`."""
+def add_decoding(parser: argparse._ActionsContainer) -> None:
+    """The options of what decodes: `decode`, `wrap`, and `merge` of what is not decoded."""
     parser.add_argument("-j", "--jobs", metavar="N", type=_count, default=usable_cpus(),
                         help="decode with N processes (default: as many as there are usable processors, "
                         "%(default)s here); the tables are the same whatever N is")
@@ -49,8 +49,8 @@ def add_decoding(parser: argparse.ArgumentParser) -> None:
                         "several times faster on recordings of real processors")
 
 
-def add_debug(parser: argparse.ArgumentParser) -> None:
-    """Where separate debug files are looked for: the options of `decode` and `wrap`."""
+def add_debug(parser: argparse._ActionsContainer) -> None:
+    """Where separate debug files are looked for: options of what decodes."""
     parser.add_argument("--debug-dir", metavar="DIR", type=Path, action="append", default=[],
                         help="look for separate debug files below DIR, too (more than once; before /usr/lib/debug)")
     parser.add_argument("--debuginfod", action="store_true",

@@ -82,12 +82,17 @@ def merge(bundle: Bundle, *, calls: bool, quiet: bool) -> None:
     """Everything onto the flow, with a progress line."""
     from ptweave.merge.stage import merge_run
 
-    if not (bundle.tables / "flow").is_dir():
+    if not is_decoded(bundle):
         raise BadInput("is not decoded yet", where=str(bundle.path), remedy=f"run ptweave decode {bundle.path} first")
     began = time.monotonic()
     with progress("merge", quiet=quiet) as advance:
         merge_run(bundle, calls=calls, progress=advance)
     _step(bundle, "merge", began)
+
+
+def is_decoded(bundle: Bundle) -> bool:
+    """Whether there is flow to merge onto: it appears when all of it is decoded."""
+    return (bundle.tables / "flow").is_dir()
 
 
 def _step(bundle: Bundle, name: str, began: float) -> None:

@@ -47,8 +47,7 @@ def run(args: argparse.Namespace) -> int:
     bundle = recording.bundle
     if recording.ended:
         names = ", ".join(sorted(signal.name for signal in recording.ended))
-        say(f"{bundle.path}: recorded until {names}; go on with: ptweave decode {bundle.path} && "
-            f"ptweave merge {bundle.path}")
+        say(f"{bundle.path}: recorded until {names}; go on with: ptweave merge {bundle.path}")
     else:
         try:
             if args.jobs > 1 and not can_start_ourselves():
