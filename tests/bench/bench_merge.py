@@ -132,7 +132,9 @@ def questions(name: str, bundle: Path) -> list[Figure]:
                       "timeline of a hundredth": lambda: run.timeline(begin=part[0], end=part[1]),
                       "timeline, folded to a thousandth": lambda: run.timeline(
                           resolution=max(1, (end - begin) // 1000)),
-                      "critical path": run.critical_path, "lineage": lambda: run.lineage(to="fd:1")}
+                      "critical path": run.critical_path}
+            if run.sql("from transfers where descriptor = 1 and not input limit 1").arrow().num_rows:
+                asked["lineage"] = lambda: run.lineage(to="fd:1")
         return figures + [Figure(f"{name}: {what}", answered(ask), "s", "", None, wanted=SECONDS)
                           for what, ask in asked.items()]
 

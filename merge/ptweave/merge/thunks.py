@@ -118,7 +118,8 @@ class Thunks:
         """Whether thunks' innermost return addresses are among those of the executed markers."""
         kinds = self._stacks.of(thread)
         site = addresses.locate(thread, self._stacks.times(kinds), self._stacks.site[kinds])
-        site = np.concatenate([site, [np.uint64(0)]])  # of what has no stack
+        site, at = np.unique(np.append(site, np.uint64(0)), return_inverse=True)  # 0: of what has no stack
+        at = at.reshape(-1)
         kind, first = self._stacks.kind[rows], np.int32(kinds.start)
         there, caller = distinct(marks["callers"].view(np.int32))
         few = callers[marks["callers"][there]]
@@ -130,13 +131,13 @@ class Thunks:
         if len(site) * len(few) <= _PAIRS:
             every = np.arange(len(few), dtype=np.int32)
             fit = np.array([compared(np.full(len(few), one, np.uint64), every) for one in site])
-            return lambda records, places: fit[np.maximum(kind[records] - first, -1), caller[places]]
+            return lambda records, places: fit[at[np.maximum(kind[records] - first, -1)], caller[places]]
 
         def agree(records: I64, places: I64) -> Bools:
             fits: Bools = np.empty(len(records), np.bool_)
             for begin in range(0, len(records), BATCH_ROWS):  # a copy of all marks would be hundreds of megabytes
                 part = slice(begin, begin + BATCH_ROWS)
-                fits[part] = compared(site[np.maximum(kind[records[part]] - first, -1)], caller[places[part]])
+                fits[part] = compared(site[at[np.maximum(kind[records[part]] - first, -1)]], caller[places[part]])
             return fits
 
         return agree
