@@ -260,7 +260,8 @@ def test_a_message_that_is_no_hello_is_refused(server: ControlServer, what: str)
     client.close()
 
 
-@pytest.mark.parametrize("data", [hello(pid=1, tid=1), hello(tid=1), hello(pid=0, tid=0), hello(tid=2**32 - 1)])
+@pytest.mark.parametrize("data", [hello(pid=1, tid=1), hello(tid=1), hello(pid=0, tid=0), hello(tid=2**32 - 1)],
+                         ids=["another process", "another thread", "nobody", "no thread"])
 def test_a_message_in_anothers_name_is_refused(server: ControlServer, data: bytes) -> None:
     client, memfd = Client(server), lists_memfd()
     client.send(data, [client.write, memfd])
