@@ -22,10 +22,13 @@ build: setup ## rebuild the C parts whose sources changed
 demo: setup ## record a real program, decode, merge, and show the answers
 	@$(PY) -m docs.demo
 
+# As many test files at a time as there are processors: what a file's tests share is made once.
+SIDE_BY_SIDE := -n $(shell nproc) --dist loadfile
+
 # Property tests draw the same examples in every run here, so that a run says something about the change it tests;
 # `make properties` and a pytest run by hand draw new ones.
 test: setup-test ## every test
-	@$(PY) -m pytest -q --hypothesis-profile=ci
+	@$(PY) -m pytest -q $(SIDE_BY_SIDE) --hypothesis-profile=ci
 
 properties: setup-test ## the property tests alone, with 3,000 new examples each
 	@$(PY) -m pytest -q --hypothesis-profile=search -m property tests/unit

@@ -1,12 +1,29 @@
 # SPDX-License-Identifier: MIT
-"""Tables of the integration tests, shown at the end of a run whatever pytest captures."""
+"""Tables of the integration tests, shown at the end of a run whatever pytest captures, and whichever of its processes
+they were filled in."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 
 TABLES = pytest.StashKey[dict[str, list[tuple[str, ...]]]]()
 """Rows of each table by its title; the first is the heading."""
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """In a process of pytest-xdist: hand the tables to the one that the user sees."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["tables"] = session.config.stash.get(TABLES, {})
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """A process of pytest-xdist has ended; one that was killed leaves nothing, and that is told."""
+    tables = node.config.stash.setdefault(TABLES, {})
+    for title, (heading, *rows) in getattr(node, "workeroutput", {}).get("tables", {}).items():
+        tables.setdefault(title, [tuple(heading)]).extend(tuple(row) for row in rows)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
