@@ -12,14 +12,15 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCES = [ROOT / "merge" / "src" / name
            for name in ("program.c", "timeline.c", "tree.c", "tape.c", "frames.c", "visits.c", "memo.c", "replay.c",
                         "walk.c", "graph.c", "graph_flow.c", "graph_bytes.c", "graph_races.c", "sync.c", "side.c",
-                        "compare.c", "callers.c", "distinct.c")]
+                        "compare.c", "callers.c", "distinct.c", "timeline_rows.c")]
 FLAGS = ["-std=c11", "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined",
          "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"]
 
 
 @pytest.mark.parametrize(("name", "said", "more"), [
     ("merge_walk", "400 flows", []), ("merge_walk", "400 flows", ["-DMEMO_BITS=4"]),  # full all the time
-    ("merge_graph", "400 graphs", []), ("merge_compare", "400 comparisons", [])])
+    ("merge_graph", "400 graphs", []), ("merge_compare", "400 comparisons", []),
+    ("merge_timeline", "400 timelines", [])])
 def test_random_and_hostile_inputs_are_taken_without_a_fault(name: str, said: str, more: list[str],
                                                              tmp_path: Path) -> None:
     out = tmp_path / name

@@ -11,7 +11,7 @@ from ptweave.data.errors import BadInput
 from ptweave.data.schemas import TABLES
 from ptweave.merge import Run, merge_run
 from ptweave.merge.relations import Relations
-from ptweave.merge.run import Result
+from ptweave.merge.result import Result
 from support.bundle_writer import BundleWriter
 
 

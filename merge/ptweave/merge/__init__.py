@@ -8,11 +8,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ptweave.merge.run import Differences, Result, Run, TableInfo
+    from ptweave.merge.result import Result
+    from ptweave.merge.run import Differences, Run, TableInfo
     from ptweave.merge.runs import Runs
     from ptweave.merge.stage import merge_run
 
-_MODULES = {"Differences": "run", "Result": "run", "Run": "run", "TableInfo": "run", "Runs": "runs",
+_MODULES = {"Differences": "run", "Result": "result", "Run": "run", "TableInfo": "run", "Runs": "runs",
             "merge_run": "stage"}
 
 

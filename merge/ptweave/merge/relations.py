@@ -7,7 +7,7 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ptweave.merge.run import Result
+    from ptweave.merge.result import Result
 
 
 class Relations:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import html
 import json
@@ -13,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import duckdb
 import pyarrow as pa
@@ -24,27 +23,19 @@ from ptweave.data.errors import BadInput, MachineLacks, PtweaveError
 from ptweave.data.event_schemas import EVENT_TABLES
 from ptweave.data.ledger import Ledger
 from ptweave.data.manifest import Manifest, State
-from ptweave.data.schemas import TABLES, Column, Table
-from ptweave.merge import calltext, critical_path, diff, questions, views
+from ptweave.data.schemas import TABLES, THUNKS, Column, Table
+from ptweave.merge import critical_path, diff, questions, timeline_rows, views
 from ptweave.merge import timeline as timelines
 from ptweave.merge.lineage import Direction, Lineage, node_of
 from ptweave.merge.questions import By, Part, Question, part_of, thunk_number
 from ptweave.merge.relations import Relations
-from ptweave.merge.render import TextTable, html_table, values
+from ptweave.merge.render import TextTable, html_table
+from ptweave.merge.result import Quick, Result, ask, connect, query_errors, shut
 from ptweave.merge.similar import FOUND, Similar
-from ptweave.merge.tables import BATCH_ROWS, open_parquet, table_files
+from ptweave.merge.tables import open_parquet, read_table, table_files
 
 if TYPE_CHECKING:
-    import pandas
-    import polars
-
     from ptweave.merge.plots import Plots
-
-_QUERY = "query"
-_PLACE = "\nLINE "
-_MEMORY = "1GB"
-_SHOWN = 20  # rows of a result shown in a notebook
-_TUPLES = 1 << 14  # rows that are tuples at a time
 
 _MERGE = "merge the run: ptweave merge RUN"
 _DECODE = "decode the run: ptweave decode RUN"
@@ -75,125 +66,6 @@ class TableInfo:
     doc: str
     rows: int | None
     columns: tuple[Column, ...]
-
-
-class Result:
-    """What a query answers. Nothing is computed before rows are asked for; each call computes anew.
-
-    Iterating gives tuples, streaming. `columns` and `types` (DuckDB's names) describe them.
-    """
-
-    def __init__(self, relation: duckdb.DuckDBPyRelation | None) -> None:
-        self._relation = relation
-        self.columns: list[str] = list(relation.columns) if relation is not None else []
-        self.types: list[str] = [str(kind) for kind in relation.types] if relation is not None else []
-
-    def stream(self, rows: int = BATCH_ROWS) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-        """The Arrow schema, and batches of at most `rows` rows as they are computed.
-
-        Raises BadInput, then or on the way, when the query fails.
-        """
-        if self._relation is None:
-            return pa.schema([]), iter(())
-        with _query_errors():
-            reader = self._relation.to_arrow_reader(rows)
-        return reader.schema, _read(reader)
-
-    def arrow(self) -> pa.Table:
-        """All rows as an Arrow table."""
-        if self._relation is None:
-            return pa.table({})
-        with _query_errors():
-            table: pa.Table = self._relation.to_arrow_table()
-        return table
-
-    def pandas(self) -> pandas.DataFrame:
-        """All rows as a pandas DataFrame."""
-        import pandas
-
-        if self._relation is None:
-            return pandas.DataFrame()
-        with _query_errors():
-            frame: pandas.DataFrame = self._relation.df()
-        return frame
-
-    df = pandas
-
-    def polars(self) -> polars.DataFrame:
-        """All rows as a polars DataFrame. Raises MachineLacks when polars is not installed."""
-        try:
-            import polars
-        except ImportError as error:
-            raise MachineLacks("polars is not installed", remedy="pip install polars") from error
-        frame = polars.from_arrow(self.arrow())
-        assert isinstance(frame, polars.DataFrame)
-        return frame
-
-    def relation(self) -> duckdb.DuckDBPyRelation:
-        """As a relation of DuckDB, to go on with: nothing of it is computed yet. Its errors are DuckDB's own.
-
-        Raises BadInput for a statement that gives no rows.
-        """
-        if self._relation is None:
-            raise BadInput("gives no rows", where=_QUERY, remedy="ask with select")
-        return self._relation
-
-    def where(self, condition: str) -> Result:
-        """The rows for which an SQL condition holds. Raises BadInput when it is wrong."""
-        return self._next(lambda relation: relation.filter(condition))
-
-    def select(self, columns: str) -> Result:
-        """Columns, as SQL has them between select and from. Raises BadInput when they are wrong."""
-        return self._next(lambda relation: relation.project(columns))
-
-    def order(self, by: str) -> Result:
-        """In the order of SQL expressions. Raises BadInput when they are wrong."""
-        return self._next(lambda relation: relation.order(by))
-
-    def limit(self, rows: int) -> Result:
-        """The first rows."""
-        return self._next(lambda relation: relation.limit(rows))
-
-    def _next(self, step: Callable[[duckdb.DuckDBPyRelation], duckdb.DuckDBPyRelation]) -> Result:
-        if self._relation is None:
-            return self
-        try:
-            return Result(step(self._relation))
-        except duckdb.Error as error:
-            raise sql_error(error) from error
-
-    def rows(self) -> list[tuple[Any, ...]]:
-        """All rows as tuples."""
-        return list(self)
-
-    def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        for batch in self.stream(_TUPLES)[1]:
-            yield from zip(*(values(column) for column in batch.columns), strict=True)
-
-    @property
-    def numeric(self) -> list[bool]:
-        """Which columns hold numbers."""
-        return [kind.startswith(("DECIMAL", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT",
-                                 "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT", "FLOAT", "DOUBLE"))
-                and not kind.endswith("]") for kind in self.types]
-
-    def _first(self) -> tuple[list[tuple[Any, ...]], bool]:
-        """The first rows, and whether there are more."""
-        found: list[tuple[Any, ...]] = []
-        for row in self:
-            if len(found) == _SHOWN:
-                return found, True
-            found.append(row)
-        return found, False
-
-    def __repr__(self) -> str:
-        rows, more = self._first()
-        table = TextTable(self.columns, self.numeric, rows, limit=120)
-        return "\n".join([*table.header(), *table.lines(rows), *(["…"] if more else [])])
-
-    def _repr_html_(self) -> str:
-        rows, more = self._first()
-        return html_table(self.columns, self.numeric, rows) + ("<p>…</p>" if more else "")
 
 
 @dataclass(frozen=True)
@@ -405,8 +277,23 @@ class Run(Relations):
             raise BadInput("is no resolution", where=str(resolution), remedy="give 1 ns or more")
         if "thunks" in parts:
             self.need("thunks")
-        return self._ask(timelines.question(self.names_of(timelines.names(parts)), thread=thread, begin=begin, end=end,
-                                           parts=parts, resolution=resolution))
+
+        def query() -> Result:
+            return self._ask(timelines.question(self.names_of(timelines.names(parts)), thread=thread, begin=begin,
+                                               end=end, parts=parts, resolution=resolution))
+
+        if "thunks" not in parts or any(one is not None for one in (thread, begin, end, resolution)):
+            return query()
+        return Quick(query, timeline_rows.SCHEMA, lambda rows: self._whole_timeline(parts, rows))
+
+    def _whole_timeline(self, parts: Collection[str], rows: int) -> Iterator[pa.RecordBatch] | None:
+        """All rows of a timeline, so many at a time; None: they are SQL's to sort."""
+        if sum(self._counts[name] or 0 for name in parts) > timeline_rows.MOST:
+            return None
+        ends = self.sql("select thread, t_end from threads where t_end is not null").rows()
+        return timeline_rows.merged(
+            read_table(self._bundle, THUNKS, timeline_rows.THUNK_COLUMNS, timeline_rows.TEXT_COLUMNS), dict(ends),
+            self.sql(timelines.others(parts)).arrow(), rows)
 
     def names_of(self, query: str) -> str:
         """The name of an enumeration (a type of DuckDB's) of the texts that a query gives; made if there is none yet.
@@ -415,7 +302,7 @@ class Run(Relations):
         """
         texts = [text for text, in self.sql(query).rows()]
         name = f"names_{hashlib.sha256(json.dumps(texts).encode()).hexdigest()}"
-        with _query_errors():
+        with query_errors():
             self._connection.cursor().execute(f"create type if not exists {name} as enum ({query})")
         return name
 
@@ -509,86 +396,6 @@ class Run(Relations):
                 + html_table(["table", "rows", "a row is"], [False, True, False], self._rows()))
 
 
-def connect(spill: str) -> duckdb.DuckDBPyConnection:
-    """A DuckDB of our own, with `call_text`; what does not fit into its memory goes to the folder `spill`."""
-    connection = duckdb.connect(config={
-        "autoinstall_known_extensions": False, "autoload_known_extensions": False,
-        "python_enable_replacements": False, "memory_limit": _MEMORY, "temp_directory": spill})
-    calltext.register(connection)
-    return connection
-
-
-def shut(connection: duckdb.DuckDBPyConnection, allowed: list[str]) -> None:
-    """From now on its queries see these files and no others."""
-    connection.execute(f"set allowed_paths = [{', '.join(views.quoted(file) for file in allowed)}]")
-    connection.execute("set enable_external_access = false")
-    connection.execute("set lock_configuration = true")
-
-
-def ask(connection: duckdb.DuckDBPyConnection, query: str, params: tuple[object, ...]) -> Result:
-    """A query to a connection. Raises BadInput with DuckDB's message and the place in the query when it is wrong."""
-    cursor = connection.cursor()
-    try:
-        relation = cursor.sql(query, params=list(params)) if params else cursor.sql(query)
-    except duckdb.Error as error:
-        raise sql_error(_with_place(cursor, query, params, error)) from error
-    return Result(relation)
-
-
 def _leaf(metadata: pq.FileMetaData, column: str) -> int:
     """Index of a flat column among the file's leaf columns."""
     return next(i for i in range(metadata.num_columns) if metadata.schema.column(i).path == column)
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
-
-
-@contextlib.contextmanager
-def _query_errors() -> Iterator[None]:
-    """Errors of a running query as ours."""
-    try:
-        yield
-    except duckdb.Error as error:
-        raise sql_error(error) from error
-    except (pa.ArrowException, OSError) as error:
-        raise BadInput(f"failed ({_one_line(str(error))})", where=_QUERY, remedy="correct the query") from error
-
-
-def _read(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
-    with reader:
-        while True:
-            with _query_errors():
-                batch = next(iter(reader), None)
-            if batch is None:
-                return
-            yield batch
-
-
-def _with_place(cursor: duckdb.DuckDBPyConnection, query: str, params: tuple[object, ...],
-                error: duckdb.Error) -> duckdb.Error:
-    """The same error with its place in the query, which DuckDB tells only when it is asked to execute."""
-    if _PLACE in str(error):
-        return error
-    try:
-        cursor.execute(query, list(params) or None)
-    except duckdb.Error as again:
-        if str(again).startswith(str(error)):
-            return again
-    return error
-
-
-def sql_error(error: duckdb.Error) -> PtweaveError:
-    """DuckDB's error as one of ours: its message, and the place in the query where DuckDB knows it."""
-    message, _, place = str(error).partition(_PLACE)
-    text = _one_line(message)
-    if views.BROKEN in text:
-        return BadInput(text.partition(views.BROKEN)[2])
-    if isinstance(error, duckdb.OutOfMemoryException):
-        return MachineLacks(f"the query ran out of memory ({text})", where=_QUERY, remedy="ask for less at once")
-    lines = place.splitlines()
-    if len(lines) > 1 and "^" in lines[1]:
-        number, shown = lines[0].split(":", 1)
-        first = lines[1].index("^") - len(_PLACE) + 1 - len(number) - 1
-        text += f" (line {number.strip()}, at “{shown[max(first, 0):][:max(lines[1].count('^'), 20)].strip()}”)"
-    return BadInput(text, where=_QUERY, remedy="correct the query")

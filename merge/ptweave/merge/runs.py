@@ -18,7 +18,8 @@ from ptweave.data.bundle import Bundle
 from ptweave.data.errors import BadInput, PtweaveError
 from ptweave.data.schemas import TABLES, Column, Table
 from ptweave.merge import views
-from ptweave.merge.run import Result, TableInfo, ask, connect, shut
+from ptweave.merge.result import Result, ask, connect, shut
+from ptweave.merge.run import TableInfo
 from ptweave.merge.tables import open_parquet, table_files
 
 RUN = Column("run", pa.string(), "", "the run: its bundle's name without .ptw; its path where two have one name")

@@ -37,6 +37,10 @@ _SPANS = {
 PARTS = tuple(_SPANS)
 """Tables that the timeline is made of."""
 
+_OTHERS = """
+select t_begin, t_end, thread, what, detail from ({spans})
+order by t_begin, thread, t_end desc, what, detail"""
+
 _BOUNDARIES = """
 with boundaries as (
   select thread, thunk, operation::{names} as operation, object, t, coalesce(wait, 0) as wait,
@@ -120,3 +124,9 @@ def question(names_type: str, *, thread: int | None = None, begin: int | None = 
     for number, name in enumerate(("$thread", "$begin", "$end", "$resolution"), 1):
         sql = sql.replace(name, f"${number}")
     return Question(sql, (thread, begin, end) if resolution is None else (thread, begin, end, resolution))
+
+
+def others(parts: Collection[str]) -> str:
+    """The statement that gives what of these parts is no thunk's: t_begin, t_end, thread, what, detail, in order."""
+    chosen = [_SPANS[name] for name in parts if name != "thunks"] or [f"{_SPANS['gaps']} where false"]
+    return _OTHERS.format(spans="\n  union all".join(chosen).format(names="varchar"))

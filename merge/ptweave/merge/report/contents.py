@@ -22,7 +22,8 @@ from ptweave.merge.flame import flame
 from ptweave.merge.render import cell, safe
 from ptweave.merge.report.figures import count, duration
 from ptweave.merge.report.source import Listing, Sources
-from ptweave.merge.run import NotMade, Result, Run
+from ptweave.merge.result import Result
+from ptweave.merge.run import NotMade, Run
 
 THREADS = 200
 """Threads in the timeline: those that executed most."""

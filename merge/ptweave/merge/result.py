@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: MIT
+"""What a query answers, the database that is asked, and its errors as ours."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pyarrow as pa
+
+from ptweave.data.errors import BadInput, MachineLacks, PtweaveError
+from ptweave.merge import calltext, views
+from ptweave.merge.render import TextTable, html_table, values
+from ptweave.merge.tables import BATCH_ROWS
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+
+_QUERY = "query"
+_PLACE = "\nLINE "
+_MEMORY = "1GB"
+_SHOWN = 20  # rows of a result shown in a notebook
+_TUPLES = 1 << 14  # rows that are tuples at a time
+
+
+class Result:
+    """What a query answers. Nothing is computed before rows are asked for; each call computes anew.
+
+    Iterating gives tuples, streaming.
+    """
+
+    def __init__(self, relation: duckdb.DuckDBPyRelation | None) -> None:
+        self._found = relation
+
+    @property
+    def _relation(self) -> duckdb.DuckDBPyRelation | None:
+        return self._found
+
+    @cached_property
+    def columns(self) -> list[str]:
+        """Names of the columns."""
+        return list(self._relation.columns) if self._relation is not None else []
+
+    @cached_property
+    def types(self) -> list[str]:
+        """Their types, by DuckDB's names."""
+        return [str(kind) for kind in self._relation.types] if self._relation is not None else []
+
+    def stream(self, rows: int = BATCH_ROWS) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        """The Arrow schema, and batches of at most `rows` rows as they are computed.
+
+        Raises BadInput, then or on the way, when the query fails.
+        """
+        if self._relation is None:
+            return pa.schema([]), iter(())
+        with query_errors():
+            reader = self._relation.to_arrow_reader(rows)
+        return reader.schema, _read(reader)
+
+    def arrow(self) -> pa.Table:
+        """All rows as an Arrow table."""
+        if self._relation is None:
+            return pa.table({})
+        with query_errors():
+            table: pa.Table = self._relation.to_arrow_table()
+        return table
+
+    def pandas(self) -> pandas.DataFrame:
+        """All rows as a pandas DataFrame."""
+        import pandas
+
+        if self._relation is None:
+            return pandas.DataFrame()
+        with query_errors():
+            frame: pandas.DataFrame = self._relation.df()
+        return frame
+
+    df = pandas
+
+    def polars(self) -> polars.DataFrame:
+        """All rows as a polars DataFrame. Raises MachineLacks when polars is not installed."""
+        try:
+            import polars
+        except ImportError as error:
+            raise MachineLacks("polars is not installed", remedy="pip install polars") from error
+        frame = polars.from_arrow(self.arrow())
+        assert isinstance(frame, polars.DataFrame)
+        return frame
+
+    def relation(self) -> duckdb.DuckDBPyRelation:
+        """As a relation of DuckDB, to go on with: nothing of it is computed yet. Its errors are DuckDB's own.
+
+        Raises BadInput for a statement that gives no rows.
+        """
+        if self._relation is None:
+            raise BadInput("gives no rows", where=_QUERY, remedy="ask with select")
+        return self._relation
+
+    def where(self, condition: str) -> Result:
+        """The rows for which an SQL condition holds. Raises BadInput when it is wrong."""
+        return self._next(lambda relation: relation.filter(condition))
+
+    def select(self, columns: str) -> Result:
+        """Columns, as SQL has them between select and from. Raises BadInput when they are wrong."""
+        return self._next(lambda relation: relation.project(columns))
+
+    def order(self, by: str) -> Result:
+        """In the order of SQL expressions. Raises BadInput when they are wrong."""
+        return self._next(lambda relation: relation.order(by))
+
+    def limit(self, rows: int) -> Result:
+        """The first rows."""
+        return self._next(lambda relation: relation.limit(rows))
+
+    def _next(self, step: Callable[[duckdb.DuckDBPyRelation], duckdb.DuckDBPyRelation]) -> Result:
+        if self._relation is None:
+            return self
+        try:
+            return Result(step(self._relation))
+        except duckdb.Error as error:
+            raise sql_error(error) from error
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        """All rows as tuples."""
+        return list(self)
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        for batch in self.stream(_TUPLES)[1]:
+            yield from zip(*(values(column) for column in batch.columns), strict=True)
+
+    @property
+    def numeric(self) -> list[bool]:
+        """Which columns hold numbers."""
+        return [kind.startswith(("DECIMAL", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT",
+                                 "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT", "FLOAT", "DOUBLE"))
+                and not kind.endswith("]") for kind in self.types]
+
+    def _first(self) -> tuple[list[tuple[Any, ...]], bool]:
+        """The first rows, and whether there are more."""
+        found: list[tuple[Any, ...]] = []
+        for row in self:
+            if len(found) == _SHOWN:
+                return found, True
+            found.append(row)
+        return found, False
+
+    def __repr__(self) -> str:
+        rows, more = self._first()
+        table = TextTable(self.columns, self.numeric, rows, limit=120)
+        return "\n".join([*table.header(), *table.lines(rows), *(["…"] if more else [])])
+
+    def _repr_html_(self) -> str:
+        rows, more = self._first()
+        return html_table(self.columns, self.numeric, rows) + ("<p>…</p>" if more else "")
+
+
+class Quick(Result):
+    """The answer of a query that has a quicker way to all of its rows, in the same order; parts are asked by SQL."""
+
+    def __init__(self, query: Callable[[], Result], schema: pa.Schema,
+                 whole: Callable[[int], Iterator[pa.RecordBatch] | None]) -> None:
+        """`schema`: of the query's rows. `whole` gives them so many at a time, or None where it cannot."""
+        super().__init__(None)
+        self._query, self._schema, self._whole = query, schema, whole
+
+    @cached_property
+    def _asked(self) -> Result:
+        return self._query()
+
+    @property
+    def _relation(self) -> duckdb.DuckDBPyRelation | None:
+        return self._asked._relation
+
+    @cached_property
+    def columns(self) -> list[str]:
+        """Names of the columns."""
+        return list(self._schema.names)
+
+    def stream(self, rows: int = BATCH_ROWS) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        """As of other answers."""
+        batches = self._whole(rows)
+        return super().stream(rows) if batches is None else (self._schema, batches)
+
+    def arrow(self) -> pa.Table:
+        """All rows as an Arrow table."""
+        batches = self._whole(BATCH_ROWS)
+        return super().arrow() if batches is None else pa.Table.from_batches(batches, self._schema)
+
+
+def connect(spill: str) -> duckdb.DuckDBPyConnection:
+    """A DuckDB of our own, with `call_text`; what does not fit into its memory goes to the folder `spill`."""
+    connection = duckdb.connect(config={
+        "autoinstall_known_extensions": False, "autoload_known_extensions": False,
+        "python_enable_replacements": False, "memory_limit": _MEMORY, "temp_directory": spill})
+    calltext.register(connection)
+    return connection
+
+
+def shut(connection: duckdb.DuckDBPyConnection, allowed: list[str]) -> None:
+    """From now on its queries see these files and no others."""
+    connection.execute(f"set allowed_paths = [{', '.join(views.quoted(file) for file in allowed)}]")
+    connection.execute("set enable_external_access = false")
+    connection.execute("set lock_configuration = true")
+
+
+def ask(connection: duckdb.DuckDBPyConnection, query: str, params: tuple[object, ...]) -> Result:
+    """A query to a connection. Raises BadInput with DuckDB's message and the place in the query when it is wrong."""
+    cursor = connection.cursor()
+    try:
+        relation = cursor.sql(query, params=list(params)) if params else cursor.sql(query)
+    except duckdb.Error as error:
+        raise sql_error(_with_place(cursor, query, params, error)) from error
+    return Result(relation)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+@contextlib.contextmanager
+def query_errors() -> Iterator[None]:
+    """Errors of a running query as ours."""
+    try:
+        yield
+    except duckdb.Error as error:
+        raise sql_error(error) from error
+    except (pa.ArrowException, OSError) as error:
+        raise BadInput(f"failed ({_one_line(str(error))})", where=_QUERY, remedy="correct the query") from error
+
+
+def _read(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    with reader:
+        while True:
+            with query_errors():
+                batch = next(iter(reader), None)
+            if batch is None:
+                return
+            yield batch
+
+
+def _with_place(cursor: duckdb.DuckDBPyConnection, query: str, params: tuple[object, ...],
+                error: duckdb.Error) -> duckdb.Error:
+    """The same error with its place in the query, which DuckDB tells only when it is asked to execute."""
+    if _PLACE in str(error):
+        return error
+    try:
+        cursor.execute(query, list(params) or None)
+    except duckdb.Error as again:
+        if str(again).startswith(str(error)):
+            return again
+    return error
+
+
+def sql_error(error: duckdb.Error) -> PtweaveError:
+    """DuckDB's error as one of ours: its message, and the place in the query where DuckDB knows it."""
+    message, _, place = str(error).partition(_PLACE)
+    text = _one_line(message)
+    if views.BROKEN in text:
+        return BadInput(text.partition(views.BROKEN)[2])
+    if isinstance(error, duckdb.OutOfMemoryException):
+        return MachineLacks(f"the query ran out of memory ({text})", where=_QUERY, remedy="ask for less at once")
+    lines = place.splitlines()
+    if len(lines) > 1 and "^" in lines[1]:
+        number, shown = lines[0].split(":", 1)
+        first = lines[1].index("^") - len(_PLACE) + 1 - len(number) - 1
+        text += f" (line {number.strip()}, at “{shown[max(first, 0):][:max(lines[1].count('^'), 20)].strip()}”)"
+    return BadInput(text, where=_QUERY, remedy="correct the query")

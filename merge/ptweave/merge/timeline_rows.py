@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: MIT
+"""All rows of a timeline, as `timeline.question` without a part asks for them, in a fraction of its time.
+
+A thread's thunks are in the order of time already: threads are merged (timeline_api.h), where SQL sorts every row. What
+is in no such order, or too much to have in memory, is left to SQL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ptweave.merge._merge import ffi, lib
+from ptweave.merge.tables import I32, I64, U64
+
+MOST = 1 << 22
+"""Thunks of which all are in memory, 60 bytes each."""
+
+TEXT_COLUMNS = ["operation", "caller"]
+THUNK_COLUMNS = ["thread", "thunk", "object", "t", "wait", *TEXT_COLUMNS]
+SCHEMA = pa.schema([("t_begin", pa.int64()), ("t_end", pa.int64()), ("ns", pa.int64()), ("thread", pa.int32()),
+                    ("what", pa.string()), ("detail", pa.string()), ("thunk", pa.int32()), ("object", pa.uint64()),
+                    ("function", pa.string())])
+_KINDS = ("begin", "operation", "run")
+_COLUMNS = {"begin": np.int64, "end": np.int64, "ns": np.int64, "thread": np.int32, "what": np.int32,
+            "detail": np.int32, "thunk": np.int32, "object": np.uint64, "function": np.int32}
+"""Arrays of `struct ptm_timeline`, in the order of SCHEMA."""
+_POINTERS = {np.dtype(np.uint8): "uint8_t", np.dtype(np.int32): "int32_t", np.dtype(np.int64): "int64_t",
+             np.dtype(np.uint64): "uint64_t"}
+
+
+def merged(thunks: pa.Table, ends: Mapping[int, int], others: pa.Table, rows: int) -> Iterator[pa.RecordBatch] | None:
+    """The rows of SCHEMA, so many at a time; None where they are in no order that merging could keep.
+
+    `thunks`: THUNK_COLUMNS of all, in the table's order. `ends`: when threads ended, where that is known. `others`:
+    t_begin, t_end, thread, what, detail, in the timeline's order; those without a time come last.
+    """
+    if any(thunks[name].null_count for name in ("thread", "thunk", "t")):
+        return None
+    timed = others.num_rows - others["t_begin"].null_count
+    if others["t_end"].slice(0, timed).null_count or others["thread"].null_count:
+        return None
+    try:
+        found = _Merged(thunks, ends, others.slice(0, timed))
+    except ValueError:
+        return None
+    return chain(found.batches(rows), _untimed(others.slice(timed), rows))
+
+
+def _untimed(others: pa.Table, rows: int) -> Iterator[pa.RecordBatch]:
+    """Rows of the timeline that have no time."""
+    columns = [others[name] if name in others.column_names else pa.nulls(others.num_rows, SCHEMA.field(name).type)
+               for name in SCHEMA.names]
+    yield from pa.table(columns, schema=SCHEMA).to_batches(rows)
+
+
+class _Texts(NamedTuple):
+    """A column of text: the index of each row's among `texts`, of which the last is none."""
+
+    which: I32
+    texts: pa.Array
+
+    @classmethod
+    def of(cls, column: pa.ChunkedArray | pa.Array) -> _Texts:
+        """Of a column of dictionaries or texts."""
+        array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        if not pa.types.is_dictionary(array.type):
+            array = array.dictionary_encode()
+        texts = pa.concat_arrays([array.dictionary.cast(pa.string()), pa.nulls(1, pa.string())])
+        return cls(_filled(array.indices, len(texts) - 1, np.int32), texts)
+
+
+def _filled(array: pa.Array | pa.ChunkedArray, value: int, kind: npt.DTypeLike) -> npt.NDArray[Any]:
+    return np.ascontiguousarray(pc.fill_null(array, value) if array.null_count else array, dtype=kind)
+
+
+class _Doings(NamedTuple):
+    """Arrays of `struct ptm_doings`."""
+
+    thread: I32
+    thunk: I32
+    called: I64
+    returned: I64
+    ended: I64
+    object: U64
+    with_object: npt.NDArray[np.uint8]
+    operation: I32
+    function: I32
+
+    @classmethod
+    def of(cls, thunks: pa.Table, ends: Mapping[int, int], operation: I32, function: I32) -> _Doings:
+        thread, thunk = (_filled(thunks[name], 0, np.int32) for name in ("thread", "thunk"))
+        called = _filled(thunks["t"], 0, np.int64)
+        returned = called + _filled(thunks["wait"], 0, np.int64)
+        ended = np.concatenate([called[1:], called[:1]])  # of a thread's last one: known below
+        lasts = np.flatnonzero(np.append(thread[1:] != thread[:-1], len(thread) > 0))
+        ended[lasts] = [ends.get(int(thread[row]), int(returned[row])) for row in lasts]
+        known = thunks["object"].is_valid() if thunks["object"].null_count else np.ones(len(thread), np.uint8)
+        return cls(thread, thunk, called, returned, ended, _filled(thunks["object"], 0, np.uint64),
+                   np.ascontiguousarray(known, dtype=np.uint8), operation, function)
+
+
+class _Others(NamedTuple):
+    """Arrays of `struct ptm_others`."""
+
+    thread: I32
+    begin: I64
+    end: I64
+    what: I32
+    detail: I32
+
+
+def _struct(name: str, arrays: NamedTuple) -> Any:
+    """A C structure of arrays, which must outlive it."""
+    return ffi.new(f"struct {name} *", {"n": len(arrays[0]), **_pointers(arrays._asdict())})
+
+
+def _pointers(arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, Any]:
+    return {name: ffi.cast(f"{_POINTERS[array.dtype]} *", ffi.from_buffer(array)) for name, array in arrays.items()}
+
+
+class _Merged:
+    """Rows of threads' thunks, and others."""
+
+    def __init__(self, thunks: pa.Table, ends: Mapping[int, int], others: pa.Table) -> None:
+        """`thunks`: THUNK_COLUMNS of all, in the table's order, t everywhere. `ends`: when threads ended, where that
+        is known. `others`: t_begin, t_end, thread, what, detail, in the timeline's order, times everywhere.
+
+        Raises ValueError for a thread whose times go back.
+        """
+        operation, function = _Texts.of(thunks["operation"]), _Texts.of(thunks["caller"])
+        what, detail = _Texts.of(others["what"]), _Texts.of(others["detail"])
+        self._whats = pa.concat_arrays([pa.array(_KINDS, pa.string()), what.texts])
+        self._details = pa.concat_arrays([operation.texts, detail.texts])
+        self._functions = function.texts
+        self._texts = ffi.new("struct ptm_texts *", {
+            "begin": _KINDS.index("begin"), "operation": _KINDS.index("operation"), "run": _KINDS.index("run"),
+            "no_detail": len(operation.texts) - 1, "no_function": len(function.texts) - 1})
+        self._arrays = (
+            _Doings.of(thunks, ends, operation.which, function.which),
+            _Others(_filled(others["thread"], 0, np.int32), _filled(others["t_begin"], 0, np.int64),
+                    _filled(others["t_end"], 0, np.int64), what.which + np.int32(len(_KINDS)),
+                    detail.which + np.int32(len(operation.texts))))
+        self._doings = _struct("ptm_doings", self._arrays[0])
+        self._others = _struct("ptm_others", self._arrays[1])
+        self._order = np.empty(2 * thunks.num_rows + others.num_rows, np.uint32)
+        error = lib.ptm_timeline_order(self._doings, self._others, ffi.from_buffer("uint32_t[]", self._order))
+        if error:
+            raise ValueError(f"no order of time ({error})")
+
+    def batches(self, rows: int) -> Iterator[pa.RecordBatch]:
+        """All rows, so many at a time."""
+        for begin in range(0, len(self._order), rows):
+            yield self._batch(self._order[begin:begin + rows])
+
+    def _batch(self, order: npt.NDArray[np.uint32]) -> pa.RecordBatch:
+        columns = {name: np.empty(len(order), kind) for name, kind in _COLUMNS.items()}
+        known = {name: np.zeros((len(order) + 7) // 8, np.uint8) for name in ("with_thunk", "with_object")}
+        out = ffi.new("struct ptm_timeline *", _pointers(columns | known))
+        lib.ptm_timeline_rows(self._doings, self._others, self._texts, ffi.from_buffer("uint32_t[]", order),
+                              len(order), out)
+        found = {name: pa.array(array) for name, array in columns.items()}
+        for name in ("thunk", "object"):
+            found[name] = pa.Array.from_buffers(found[name].type, len(order), [
+                pa.py_buffer(known[f"with_{name}"]), pa.py_buffer(columns[name])])
+        for name, texts in (("what", self._whats), ("detail", self._details), ("function", self._functions)):
+            found[name] = texts.take(found[name])
+        return pa.record_batch(list(found.values()), schema=SCHEMA)
