@@ -16,7 +16,7 @@ from ptweave.data.bundle import Bundle
 from ptweave.data.errors import BadInput, MachineLacks
 from ptweave.data.schemas import BLOCKS, PATHS, BlockClass
 from ptweave.merge._merge import ffi, lib
-from ptweave.merge.tables import I32, I64, U64, numbers, read_table
+from ptweave.merge.tables import I32, I64, U64, numbers, read_table, row_groups, within
 
 IMAGE_SHIFT = 44
 """A place in an image is packed as (image + 1) << IMAGE_SHIFT | offset; 0 is nowhere."""
@@ -147,20 +147,30 @@ class Program:
         return number[inverse], cold
 
     def _load_paths(self, bundle: Bundle) -> tuple[I64, I32]:
-        table = read_table(bundle, PATHS, ["path", "blocks"])
-        order = self._order(numbers(table, "path", -1), "paths")
-        if order is not None:
-            table = table.take(pa.array(order))
-        lists = table.column("blocks").combine_chunks()
-        if isinstance(lists, pa.ChunkedArray):  # older pyarrow keeps one chunk
-            lists = lists.chunk(0) if lists.num_chunks else pa.array([], pa.list_(pa.int32()))
-        values = lists.flatten()
-        if lists.null_count or values.null_count:
-            raise BadInput("has paths without blocks", where=self._where, remedy=_REMEDY)
-        lengths = pc.list_value_length(lists).to_numpy(zero_copy_only=False)
+        """Where each path's blocks begin among those of all, and behind the last one's end; and all."""
+        none = np.empty(0, np.int32)
+        parts = [(none, none, none), *map(self._paths_of, row_groups(bundle, PATHS, ["path", "blocks"]))]
+        numbers_, lengths, values = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
         offsets = np.zeros(len(lengths) + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
-        return offsets, np.ascontiguousarray(values.to_numpy(zero_copy_only=False), np.int32)
+        order = self._order(numbers_, "paths")
+        if order is None:
+            return offsets, values
+        lengths = lengths[order]
+        values = values[np.repeat(offsets[order], lengths) + within(lengths)]
+        np.cumsum(lengths, out=offsets[1:])
+        return offsets, values
+
+    def _paths_of(self, table: pa.Table) -> tuple[I32, I32, I32]:
+        """Numbers of some paths, how many blocks each has, and these."""
+        chunks = [(chunk, chunk.flatten()) for chunk in table.column("blocks").chunks]
+        if any(lists.null_count or blocks.null_count for lists, blocks in chunks):
+            raise BadInput("has paths without blocks", where=self._where, remedy=_REMEDY)
+        none = np.empty(0, np.int32)
+        lengths = [pc.list_value_length(lists).to_numpy(zero_copy_only=False) for lists, _ in chunks]
+        values = [blocks.to_numpy(zero_copy_only=False) for _, blocks in chunks]
+        return (numbers(table, "path", -1).astype(np.int32),
+                np.concatenate([none, *lengths]), np.concatenate([none, *values]))
 
     def names(self, functions: npt.NDArray[Any]) -> pa.Array:
         """Names of functions by number; null for unknown ones."""

@@ -83,6 +83,20 @@ def read_table(bundle: Bundle, table: Table, columns: list[str], dictionaries: l
     return pa.concat_tables(parts)
 
 
+def row_groups(bundle: Bundle, table: Table, columns: list[str]) -> Iterator[pa.Table]:
+    """Some columns of a whole table, part by part: what reading a part takes beside its rows is used again for the next.
+    Raises BadInput for a file that is corrupt or has other columns."""
+    schema = pa.schema([table.schema.field(name) for name in columns])
+    for path in table_files(bundle, table):
+        with open_parquet(path, schema) as file:
+            for group in range(file.num_row_groups):
+                try:
+                    rows = file.read_row_group(group, columns=columns, use_threads=False)
+                except (OSError, pa.ArrowException, ValueError) as error:
+                    raise corrupt(path, error) from error
+                yield rows
+
+
 @dataclass(frozen=True)
 class _RowGroup:
     file: int
