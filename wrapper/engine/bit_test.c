@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* See bit_test.h. One place serves all threads: no thread runs while another is inside an instruction. */
 #include "bit_test.h"
+#include "planted.h"
 #include "libvex_guest_amd64.h"
 
 enum { VEX_DROP = 288 }; /* how far VEX 3.19 moves rsp down */
@@ -50,7 +51,7 @@ IRStmt *bit_test_statement(struct bit_test *test, IRStmt *statement)
 
    if (statement->tag == Ist_IMark) {
       test->rsp = NULL;
-      test->possible = is_bit_test((const UChar *)(Addr)statement->Ist.IMark.addr, statement->Ist.IMark.len);
+      test->possible = is_bit_test(planted_code(statement->Ist.IMark.addr), statement->Ist.IMark.len);
    } else if (test->possible && test->rsp == NULL && (rsp = moved_by_drop(statement, Iop_Sub64)) != NULL) {
       test->rsp = rsp;
       test->place = statement->Ist.WrTmp.tmp;

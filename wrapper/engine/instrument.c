@@ -13,6 +13,7 @@
 #include "code_map.h"
 #include "dead_flags.h"
 #include "insn_class.h"
+#include "planted.h"
 #include "stream.h"
 #include "tnt_register.h"
 #include "unseen_puts.h"
@@ -294,7 +295,7 @@ static void look_ahead(struct block *block)
       if (mark->tag != Ist_IMark)
          continue;
       block->last = mark->Ist.IMark.addr;
-      insn = insn_classify((const UChar *)block->last, mark->Ist.IMark.len, block->last);
+      insn = insn_classify(planted_code(block->last), mark->Ist.IMark.len, block->last);
       block->has_bit |= writes_bit(&insn);
    }
    block->check = check_of(block->in, block->last, block->has_bit);
@@ -327,7 +328,7 @@ static void begin_instruction(struct block *block, IRStmt *mark)
    block->ip = mark->Ist.IMark.addr;
    block->size = mark->Ist.IMark.len;
    block->branched = False;
-   block->insn = insn_classify((const UChar *)block->ip, block->size, block->ip);
+   block->insn = insn_classify(planted_code(block->ip), block->size, block->ip);
    addStmtToIRSB(block->out, mark);
    emit_ready(block, block->has_bit);
    if (block->touches)
@@ -417,6 +418,8 @@ IRSB *instrument_block(VgCallbackClosure *closure, IRSB *in, const VexGuestLayou
    (void)guest_word;
    (void)host_word;
    look_ahead(&block);
+   if (in->jumpkind == Ijk_SigTRAP && closure->readdr == closure->nraddr)
+      planted_suspect(block.last);
    tnt_register_check(block.check);
    if (closure->readdr != closure->nraddr)  /* Valgrind's own code in place of the program's */
       anon_code_translated(closure->nraddr, (const UChar *)closure->readdr, extents->len[0]);

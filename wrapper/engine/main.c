@@ -7,6 +7,7 @@
 #include "code_map.h"
 #include "instrument.h"
 #include "output.h"
+#include "planted.h"
 #include "process.h"
 #include "sideband.h"
 #include "stream.h"
@@ -60,6 +61,7 @@ static void post_init(void)
    if (!output_init(option_dir, inherited != NULL ? (Int)VG_(strtoll10)(inherited, NULL) : -1) && inherited == NULL)
       VG_(fmsg_bad_option)(option_dir, "the spool folder cannot be opened\n");
    keep_messages();
+   planted_init();
    stream_init((struct stream_options){ (ULong)option_psb_kb << 10, option_ret, option_log });
    instrument_init((struct instrument_options){ option_ret, option_log });
    process_begin(PTSOFT_STARTED, 0);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * Small functions linked in front of Valgrind's own (-Wl,--wrap=…): debug information is not read, translations of
- * code that may change check it, register writes are put in order, and the log of system calls learns what the kernel
- * was asked.
+ * code that may change check it, others' breakpoints are passed over, register writes are put in order, and the log of
+ * system calls learns what the kernel was asked.
  */
 #include "vg_core.h"
 #include "code_map.h"
+#include "planted.h"
 #include "put_order.h"
 #include "stream.h"
 #include "watch.h"
@@ -50,7 +51,7 @@ static UInt self_check(void *closure, VexRegisterUpdates *updates, const VexGues
       if (code_map_volatile(extents->base[i]))
          wanted |= 1u << i;
       /* A handler of a division fault may want every register, and such a fault is no memory access. */
-      if (may_divide((const UChar *)extents->base[i], extents->len[i]))
+      if (may_divide(planted_code(extents->base[i]), extents->len[i]))
          *updates = VexRegUpdAllregsAtEachInsn;
    }
    return wanted;
@@ -61,9 +62,19 @@ extern VexTranslateResult __wrap_LibVEX_Translate(VexTranslateArgs *args);
 
 VexTranslateResult __wrap_LibVEX_Translate(VexTranslateArgs *args)
 {
+   VexTranslateResult result;
+   const UChar *cleaned;
+
    valgrinds_self_check = args->needs_self_check;
    args->needs_self_check = self_check;
-   return __real_LibVEX_Translate(args);
+   result = __real_LibVEX_Translate(args);
+   cleaned = planted_cleaned(args->guest_bytes_addr);
+   if (cleaned != NULL) {
+      args->guest_bytes = cleaned;
+      result = __real_LibVEX_Translate(args);
+   }
+   planted_done();
+   return result;
 }
 
 /* VEX's optimiser: register writes are made whole and put in order before it. */
