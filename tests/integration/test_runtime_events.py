@@ -337,6 +337,27 @@ def test_a_uprobe_tells_arguments_results_and_strings(tmp_path: Path) -> None:
         assert rows[2 * i + 1] == (f"{program}:work%return", ["result"], [-100 - i], None)
 
 
+def test_a_uprobe_that_cannot_be_placed_or_would_break_the_program_is_one_clear_line(tmp_path: Path) -> None:
+    """It takes any byte for an instruction's first, and does not say that it left out one it cannot probe."""
+    (tmp_path / "code.c").write_text(
+        'int main(void) { int x = 0; __asm__("locked: lock addl $1, %0\\nplain: movl $7, %0\\n'
+        'segment: cs nop\\ntrap: nop" : "+m"(x)); return x; }')
+    subprocess.run(["gcc", "-o", tmp_path / "code", tmp_path / "code.c"], check=True)
+    symbols = subprocess.run(["nm", tmp_path / "code"], capture_output=True, text=True, check=True).stdout
+    at = {line.split()[2]: int(line.split()[0], 16) for line in symbols.splitlines() if len(line.split()) == 3}
+    main = at["main"]
+    for name, shift, what in (("locked", 0, "does not probe (lock add"), ("segment", 0, "does not probe"),
+                              ("plain", 1, "is inside an instruction (mov"), ("plain", 0, None), ("trap", 0, None)):
+        done = ptweave("events", "-q", "--uprobe", f"{tmp_path}/code:main+{at[name] - main + shift}", "-o",
+                       tmp_path / f"{name}.ptw", "--", tmp_path / "code")
+        if what is None:
+            assert done.status == 7
+            with Run(tmp_path / f"{name}.ptw") as run:
+                assert run.sql("select count(*) from uprobes").rows() == [(1,)]
+        else:
+            assert (done.status, len(done.err.splitlines())) == (2, 1) and what in done.err, done.err
+
+
 @pytest.mark.parametrize(("probe", "what"), [
     ("nothing", "is no probe"), ("/no/such/file:main", "cannot be read"), ("/etc/hostname:main", "is no ELF file"),
     ("/bin/true:no_such_function", "has no function"), ("/bin/true:0x1000 a=arg9", "says no value"),

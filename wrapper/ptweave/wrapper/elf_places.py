@@ -15,6 +15,7 @@ from ptweave.data.errors import BadInput
 from ptweave.wrapper.elf_functions import Functions
 
 _NOTES_MOST = 8 << 20
+_BITS = {"EM_X86_64": 64, "EM_386": 32}
 _ARGUMENT = re.compile(r"(-?)([1248])@(?:\$(-?\d+)|(-?\d*)\(%(\w+)\)|%(\w+))")
 
 
@@ -164,6 +165,16 @@ class Places:
             raise BadInput(f"{symbol} ends in a jump to another library", where=where,
                            remedy="probe the function there, by its own name")
         return tail_jumps.only([place for one, place in targets.items() if one not in imports], where, symbol)
+
+    def probed(self, begin: int, offset: int, where: str) -> int:
+        """The file offset of an instruction `offset` bytes behind a function's begin. Raises BadInput where the kernel
+        puts no probe, or must not: where no instruction begins."""
+        from ptweave.wrapper import uprobe_places  # the disassembler, as above
+
+        bits = _BITS.get(self._machine)
+        if bits and 0 <= offset <= uprobe_places.FAR:
+            uprobe_places.check_place(self._code(begin, offset + uprobe_places.LONGEST), offset, bits, where)
+        return begin + offset
 
     def _address(self, offset: int) -> int | None:
         for start, size, begin in self._segments:

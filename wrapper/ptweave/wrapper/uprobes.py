@@ -109,7 +109,8 @@ def parse(text: str) -> Probe:
     path = str(Path(point["path"]).resolve())
     places = Places.of(path)
     begin = (places.after_jump if point["jump"] else places.offset_of)(point["symbol"], where)
-    return Probe(Kind.UPROBE, words[0], path, begin + int(point["offset"] or "0", 0), values, at_return)
+    return Probe(Kind.UPROBE, words[0], path, places.probed(begin, int(point["offset"] or "0", 0), where), values,
+                 at_return)
 
 
 def _value(word: str, where: str, *, at_return: bool) -> Value:
