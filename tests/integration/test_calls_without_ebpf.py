@@ -202,7 +202,7 @@ import os, signal, sys
 child = os.fork()
 if not child:
     signal.signal(signal.SIGUSR1, lambda *_: os._exit(7))
-    print('ready', flush=True)
+    os.write(1, b'ready ')  # unbuffered, a print is two writes, and the signal may come between them
     while True: signal.pause()
 os.kill(child, signal.SIGSTOP)
 print(os.WIFSTOPPED(os.waitpid(child, os.WUNTRACED)[1]))

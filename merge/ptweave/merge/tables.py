@@ -84,7 +84,7 @@ def read_table(bundle: Bundle, table: Table, columns: list[str], dictionaries: l
 
 
 def row_groups(bundle: Bundle, table: Table, columns: list[str]) -> Iterator[pa.Table]:
-    """Some columns of a whole table, part by part: what reading a part takes beside its rows is used again for the next.
+    """Some columns of a whole table, part by part: what reading one takes beside its rows, the next uses again.
     Raises BadInput for a file that is corrupt or has other columns."""
     schema = pa.schema([table.schema.field(name) for name in columns])
     for path in table_files(bundle, table):
