@@ -7,6 +7,7 @@ that what it was given and what it returned are known, too.
 
 from __future__ import annotations
 
+import re
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,6 +50,13 @@ def address_of(path: Path, name: str) -> int | None:
     return next((int(line.split()[0], 16) for line in lines if line.split()[-1] == name), None)
 
 
+def instructions_of(path: Path, name: str) -> list[int]:
+    """Where objdump sees a function's instructions begin."""
+    listing = subprocess.run(["objdump", "-d", "--no-show-raw-insn", f"--disassemble={name}", path],
+                             capture_output=True, text=True, check=True).stdout
+    return [int(found[1], 16) for found in re.finditer(r"^ +([0-9a-f]+):\t", listing, re.MULTILINE)]
+
+
 def work(text: str, size: int) -> int:
     return sum(ord(text[i % 4]) * i for i in range(size))
 
@@ -60,7 +68,15 @@ def test_the_place_behind_the_jump_is_where_the_library_s_names_had_the_hidden_f
         assert uprobes.parse(f"{size_known}:outer%jump").offset == hidden
     outer = Places.of(str(library.stripped)).find("outer")
     assert outer is not None and outer != hidden, "the control: the exported one is elsewhere"
-    assert uprobes.parse(f"{library.stripped}:{outer:#x}%jump+4").offset == hidden + 4
+    instructions = instructions_of(library.named, "work")
+    assert instructions[0] == hidden and len(instructions) > 9
+    for place in range(hidden, instructions[9]):
+        words = f"{library.stripped}:{outer:#x}%jump+{place - hidden}"
+        if place in instructions:
+            assert uprobes.parse(words).offset == place
+        else:
+            with pytest.raises(BadInput, match="is inside an instruction"):
+                uprobes.parse(words)
     with pytest.raises(BadInput, match="has no function work"):
         uprobes.parse(f"{library.stripped}:work")
 
