@@ -3,21 +3,26 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from support.bpf import needs_bpf
 from support.command import words
 from support.engine import check_exact, compile_c, record_all, threads
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: uprobes")
+pytestmark = [pytest.mark.root, needs_bpf]
 
 LIBC = Path("/lib/x86_64-linux-gnu/libc.so.6")
 IN_LIBC = [f"{LIBC}:{name}" for name in ("printf", "_exit", "write", "pthread_create")]
+FIRST_BYTE_OF_PRINTF = """
+import ctypes
+print(ctypes.string_at(ctypes.cast(ctypes.CDLL(None).printf, ctypes.c_void_p), 1).hex())
+"""
 GO = b"go\n"
 
 
@@ -62,7 +67,9 @@ def test_others_breakpoints_are_passed_over_as_another_user_with_another_root(pr
     jail.mkdir()
     native = run(program, jail)
     with probed(tmp_path, *IN_LIBC):
+        control = subprocess.run([sys.executable, "-c", FIRST_BYTE_OF_PRINTF], capture_output=True, check=True)
         recording = record_all([str(program), str(jail)], tmp_path, log=True, stdin=GO)
+    assert control.stdout == b"cc\n"
     assert (recording.status, recording.stdout) == (0, native.stdout)
     check_exact(recording, tmp_path)
 

@@ -419,7 +419,7 @@ IRSB *instrument_block(VgCallbackClosure *closure, IRSB *in, const VexGuestLayou
    (void)host_word;
    look_ahead(&block);
    if (in->jumpkind == Ijk_SigTRAP && closure->readdr == closure->nraddr)
-      planted_suspect(block.last);
+      planted_suspect();
    tnt_register_check(block.check);
    if (closure->readdr != closure->nraddr)  /* Valgrind's own code in place of the program's */
       anon_code_translated(closure->nraddr, (const UChar *)closure->readdr, extents->len[0]);

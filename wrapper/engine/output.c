@@ -4,14 +4,6 @@
 
 static Int folder_fd = -1;
 
-/* An error code as a negative number, whatever the call. */
-static Int call(UWord number, UWord a1, UWord a2, UWord a3, UWord a4)
-{
-   SysRes result = VG_(do_syscall)(number, a1, a2, a3, a4, 0, 0, 0, 0);
-
-   return sr_isError(result) ? -(Int)sr_Err(result) : (Int)sr_Res(result);
-}
-
 static Bool is_folder(Int fd)
 {
    struct vg_stat stat;
@@ -24,7 +16,7 @@ Bool output_init(const HChar *folder, Int inherited)
    Int fd = inherited;
 
    if (fd < 0 || !is_folder(fd))
-      fd = call(__NR_openat, (UWord)VKI_AT_FDCWD, (UWord)folder, VKI_O_RDONLY | PT_O_DIRECTORY, 0);
+      fd = vg_call(__NR_openat, (UWord)VKI_AT_FDCWD, (UWord)folder, VKI_O_RDONLY | PT_O_DIRECTORY, 0);
    if (fd < 0)
       return False;
    folder_fd = VG_(safe_fd)(fd);
@@ -40,18 +32,18 @@ Int output_pass_on(void)
 
 Int output_open(const HChar *name, Int flags)
 {
-   return call(__NR_openat, (UWord)folder_fd, (UWord)name, (UWord)(flags | PT_O_CLOEXEC | PT_O_NOFOLLOW), 0600);
+   return vg_call(__NR_openat, (UWord)folder_fd, (UWord)name, (UWord)(flags | PT_O_CLOEXEC | PT_O_NOFOLLOW), 0600);
 }
 
 void output_remove(const HChar *name)
 {
-   (void)call(__NR_unlinkat, (UWord)folder_fd, (UWord)name, 0, 0);
+   (void)vg_call(__NR_unlinkat, (UWord)folder_fd, (UWord)name, 0, 0);
 }
 
 static Bool write_at(Int fd, const UChar *bytes, SizeT size, ULong at)
 {
    while (size > 0) {
-      Int done = call(__NR_pwrite64, (UWord)fd, (UWord)bytes, size > (1 << 30) ? 1 << 30 : size, at);
+      Int done = vg_call(__NR_pwrite64, (UWord)fd, (UWord)bytes, size > (1 << 30) ? 1 << 30 : size, at);
 
       if (done == -VKI_EINTR)
          continue;
@@ -82,7 +74,7 @@ Bool output_allocate(Int fd, ULong offset, SizeT size)
    Int done;
 
    do
-      done = call(__NR_fallocate, (UWord)fd, 0, offset, size);
+      done = vg_call(__NR_fallocate, (UWord)fd, 0, offset, size);
    while (done == -VKI_EINTR);
    if (done != -PT_EOPNOTSUPP)
       return done == 0;
@@ -130,7 +122,7 @@ void window_close(struct window *window, ULong keep)
    window_forget(window);
    fd = output_open(window->name, VKI_O_WRONLY);
    if (fd >= 0) {
-      (void)call(__NR_ftruncate, (UWord)fd, keep, 0, 0);
+      (void)vg_call(__NR_ftruncate, (UWord)fd, keep, 0, 0);
       VG_(close)(fd);
    }
 }

@@ -6,28 +6,21 @@
 enum { PAGE = 4096, BREAKPOINT = 0xcc, LONGEST = 2048 /* block: 100 instructions, the most that VEX takes, of 15 bytes */ };
 
 static Int root_fd = -1;
-static Addr suspected;           /* 0: none */
+static Bool suspected;           /* the block that is being translated */
 static Addr copied;              /* where the bytes below are; 0: nowhere */
 static SizeT copied_size;
 static UChar copy[LONGEST], original[LONGEST];
 
-static Int call(UWord number, UWord a1, UWord a2, UWord a3, UWord a4)
-{
-   SysRes result = VG_(do_syscall)(number, a1, a2, a3, a4, 0, 0, 0, 0);
-
-   return sr_isError(result) ? -(Int)sr_Err(result) : (Int)sr_Res(result);
-}
-
 void planted_init(void)
 {
-   Int fd = call(__NR_openat, (UWord)VKI_AT_FDCWD, (UWord)"/", VKI_O_RDONLY | PT_O_DIRECTORY | PT_O_CLOEXEC, 0);
+   Int fd = vg_call(__NR_openat, (UWord)VKI_AT_FDCWD, (UWord)"/", VKI_O_RDONLY | PT_O_DIRECTORY | PT_O_CLOEXEC, 0);
 
    root_fd = fd < 0 ? -1 : VG_(safe_fd)(fd);
 }
 
-void planted_suspect(Addr addr)
+void planted_suspect(void)
 {
-   suspected = addr;
+   suspected = True;
 }
 
 /* How many bytes of a block that begins at `addr` can be read, at most LONGEST. */
@@ -49,7 +42,7 @@ static Int open_file(const NSegment *segment)
 
    if (path == NULL || path[0] != '/')
       return -1;
-   fd = call(__NR_openat, (UWord)root_fd, (UWord)(path + 1), VKI_O_RDONLY | PT_O_CLOEXEC | PT_O_NONBLOCK, 0);
+   fd = vg_call(__NR_openat, (UWord)root_fd, (UWord)(path + 1), VKI_O_RDONLY | PT_O_CLOEXEC | PT_O_NONBLOCK, 0);
    if (fd >= 0 && VG_(fstat)(fd, &stat) == 0 && VKI_S_ISREG(stat.mode) && stat.dev == segment->dev
        && stat.ino == segment->ino)
       return fd;
@@ -67,7 +60,7 @@ static Bool clean(const NSegment *segment, Addr addr, SizeT size)
 
    if (fd < 0)
       return False;
-   got = call(__NR_pread64, (UWord)fd, (UWord)original, inside < size ? inside : size,
+   got = vg_call(__NR_pread64, (UWord)fd, (UWord)original, inside < size ? inside : size,
               (UWord)segment->offset + (addr - segment->start));
    VG_(close)(fd);
    for (i = 0; got > 0 && i < (SizeT)got; i++) {
@@ -81,10 +74,9 @@ static Bool clean(const NSegment *segment, Addr addr, SizeT size)
 
 const UChar *planted_cleaned(Addr addr)
 {
-   const NSegment *segment = suspected != 0 ? VG_(am_find_nsegment)(addr) : NULL;
+   const NSegment *segment = suspected ? VG_(am_find_nsegment)(addr) : NULL;
 
-   suspected = 0;
-   if (segment == NULL || copied != 0 || code_map_volatile(addr))
+   if (segment == NULL || code_map_volatile(addr))
       return NULL;
    copied_size = readable(addr);
    VG_(memset)(copy, 0, sizeof copy);
@@ -97,7 +89,8 @@ const UChar *planted_cleaned(Addr addr)
 
 void planted_done(void)
 {
-   suspected = copied = 0;
+   suspected = False;
+   copied = 0;
 }
 
 const UChar *planted_code(Addr addr)

@@ -15,8 +15,8 @@
 /* Keep the root folder, which the program may change. */
 void planted_init(void);
 
-/* The block that is being translated ends with a breakpoint at `addr`. */
-void planted_suspect(Addr addr);
+/* The block that is being translated ends with a breakpoint. */
+void planted_suspect(void);
 
 /* A translation of [addr, …) is done: what it was made from is good, or NULL; else bytes to translate in its place, good
    until planted_done. */

@@ -38,6 +38,14 @@ extern SysRes VG_(mk_SysRes_Error)(UWord error);
 extern SysRes VG_(do_syscall)(UWord number, RegWord a1, RegWord a2, RegWord a3, RegWord a4, RegWord a5,
                               RegWord a6, RegWord a7, RegWord a8);
 
+/* A system call; an error is its code as a negative number. */
+static inline Int vg_call(UWord number, UWord a1, UWord a2, UWord a3, UWord a4)
+{
+   SysRes result = VG_(do_syscall)(number, a1, a2, a3, a4, 0, 0, 0, 0);
+
+   return sr_isError(result) ? -(Int)sr_Err(result) : (Int)sr_Res(result);
+}
+
 /* m_transtab */
 extern void VG_(discard_translations)(Addr start, ULong size, const HChar *who);
 

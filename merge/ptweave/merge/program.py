@@ -16,7 +16,7 @@ from ptweave.data.bundle import Bundle
 from ptweave.data.errors import BadInput, MachineLacks
 from ptweave.data.schemas import BLOCKS, PATHS, BlockClass
 from ptweave.merge._merge import ffi, lib
-from ptweave.merge.tables import I32, I64, U64, numbers, read_table, row_groups, within
+from ptweave.merge.tables import I32, I64, U64, encoded_column, numbers, read_table, row_groups, within
 
 IMAGE_SHIFT = 44
 """A place in an image is packed as (image + 1) << IMAGE_SHIFT | offset; 0 is nowhere."""
@@ -118,7 +118,7 @@ class Program:
         return blocks
 
     def _classes(self, table: pa.Table) -> npt.NDArray[np.uint8]:
-        encoded = _dictionary(table, "last")
+        encoded = encoded_column(table, "last")
         known = {cls.value: number for number, cls in enumerate(_CLASSES)}
         lookup = np.array([known.get(name, 255) for name in encoded.dictionary.to_pylist()] + [255], np.uint8)
         classes: npt.NDArray[np.uint8] = lookup[encoded.indices.fill_null(len(lookup) - 1).to_numpy()]
@@ -131,7 +131,7 @@ class Program:
 
         A function is an image and a name; a part that was moved away belongs to the function it was cut from.
         """
-        encoded = _dictionary(table, "function")
+        encoded = encoded_column(table, "function")
         names: list[str] = encoded.dictionary.to_pylist()
         codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
         code_of = {name: code for code, name in enumerate(names)}
@@ -169,7 +169,7 @@ class Program:
         none = np.empty(0, np.int32)
         lengths = [pc.list_value_length(lists).to_numpy(zero_copy_only=False) for lists, _ in chunks]
         values = [blocks.to_numpy(zero_copy_only=False) for _, blocks in chunks]
-        return (numbers(table, "path", -1).astype(np.int32),
+        return (numbers(table, "path", -1).astype(np.int32, copy=False),
                 np.concatenate([none, *lengths]), np.concatenate([none, *values]))
 
     def names(self, functions: npt.NDArray[Any]) -> pa.Array:
@@ -219,14 +219,3 @@ class Program:
                 self.handle, ffi.from_buffer("int64_t[]", seqs), path_buffer, len(paths),
                 ffi.from_buffer("int64_t[]", found), ffi.from_buffer("int32_t[]", blocks), count)), self._where)
         return found, blocks
-
-
-def _dictionary(table: pa.Table, column: str) -> pa.DictionaryArray:
-    """A string column, dictionary-encoded with one dictionary."""
-    array = table.column(column)
-    if not pa.types.is_dictionary(array.type):
-        array = array.dictionary_encode()
-    array = array.unify_dictionaries().combine_chunks()
-    if isinstance(array, pa.ChunkedArray):
-        array = array.chunk(0) if array.num_chunks else pa.array([], pa.string()).dictionary_encode()
-    return array

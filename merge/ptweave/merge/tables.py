@@ -226,6 +226,17 @@ def numbers(batch: pa.RecordBatch | pa.Table, column: str, fill: int = 0) -> npt
     return values
 
 
+def encoded_column(table: pa.Table, column: str) -> pa.DictionaryArray:
+    """A string column, dictionary-encoded with one dictionary."""
+    array = table.column(column)
+    if not pa.types.is_dictionary(array.type):
+        array = array.dictionary_encode()
+    array = array.unify_dictionaries().combine_chunks()
+    if isinstance(array, pa.ChunkedArray):
+        array = array.chunk(0) if array.num_chunks else pa.array([], pa.string()).dictionary_encode()
+    return array
+
+
 def within(count: I64) -> I64:
     """0, 1, … for each count."""
     ends = np.cumsum(count)

@@ -14,10 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ptweave.merge._merge import ffi, lib
-from ptweave.merge.tables import I32, I64, U64
+from ptweave.merge.tables import I32, I64, encoded_column, numbers
 
 MOST = 1 << 22
 """Thunks of which all are in memory, 60 bytes each."""
@@ -67,49 +66,42 @@ class _Texts(NamedTuple):
     texts: pa.Array
 
     @classmethod
-    def of(cls, column: pa.ChunkedArray | pa.Array) -> _Texts:
+    def of(cls, table: pa.Table, name: str) -> _Texts:
         """Of a column of dictionaries or texts."""
-        array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-        if not pa.types.is_dictionary(array.type):
-            array = array.dictionary_encode()
-        texts = pa.concat_arrays([array.dictionary.cast(pa.string()), pa.nulls(1, pa.string())])
-        return cls(_filled(array.indices, len(texts) - 1, np.int32), texts)
-
-
-def _filled(array: pa.Array | pa.ChunkedArray, value: int, kind: npt.DTypeLike) -> npt.NDArray[Any]:
-    return np.ascontiguousarray(pc.fill_null(array, value) if array.null_count else array, dtype=kind)
+        column = encoded_column(table, name)
+        texts = pa.concat_arrays([column.dictionary.cast(pa.string()), pa.nulls(1, pa.string())])
+        return cls(column.indices.fill_null(len(texts) - 1).to_numpy(zero_copy_only=False), texts)
 
 
 class _Doings(NamedTuple):
-    """Arrays of `struct ptm_doings`."""
+    """Arrays of `struct ptm_doings`, each in its own width (`numbers`)."""
 
-    thread: I32
-    thunk: I32
+    thread: I64
+    thunk: I64
     called: I64
     returned: I64
     ended: I64
-    object: U64
+    object: I64
     with_object: npt.NDArray[np.uint8]
     operation: I32
     function: I32
 
     @classmethod
     def of(cls, thunks: pa.Table, ends: Mapping[int, int], operation: I32, function: I32) -> _Doings:
-        thread, thunk = (_filled(thunks[name], 0, np.int32) for name in ("thread", "thunk"))
-        called = _filled(thunks["t"], 0, np.int64)
-        returned = called + _filled(thunks["wait"], 0, np.int64)
+        thread, called = numbers(thunks, "thread"), numbers(thunks, "t")
+        returned = called + numbers(thunks, "wait")
         ended = np.concatenate([called[1:], called[:1]])  # of a thread's last one: known below
         lasts = np.flatnonzero(np.append(thread[1:] != thread[:-1], len(thread) > 0))
         ended[lasts] = [ends.get(int(thread[row]), int(returned[row])) for row in lasts]
-        known = thunks["object"].is_valid() if thunks["object"].null_count else np.ones(len(thread), np.uint8)
-        return cls(thread, thunk, called, returned, ended, _filled(thunks["object"], 0, np.uint64),
-                   np.ascontiguousarray(known, dtype=np.uint8), operation, function)
+        known = thunks["object"].is_valid().to_numpy().astype(np.uint8)
+        return cls(thread, numbers(thunks, "thunk"), called, returned, ended, numbers(thunks, "object"), known,
+                   operation, function)
 
 
 class _Others(NamedTuple):
-    """Arrays of `struct ptm_others`."""
+    """Arrays of `struct ptm_others`, as those."""
 
-    thread: I32
+    thread: I64
     begin: I64
     end: I64
     what: I32
@@ -134,8 +126,8 @@ class _Merged:
 
         Raises ValueError for a thread whose times go back.
         """
-        operation, function = _Texts.of(thunks["operation"]), _Texts.of(thunks["caller"])
-        what, detail = _Texts.of(others["what"]), _Texts.of(others["detail"])
+        operation, function = _Texts.of(thunks, "operation"), _Texts.of(thunks, "caller")
+        what, detail = _Texts.of(others, "what"), _Texts.of(others, "detail")
         self._whats = pa.concat_arrays([pa.array(_KINDS, pa.string()), what.texts])
         self._details = pa.concat_arrays([operation.texts, detail.texts])
         self._functions = function.texts
@@ -144,9 +136,8 @@ class _Merged:
             "no_detail": len(operation.texts) - 1, "no_function": len(function.texts) - 1})
         self._arrays = (
             _Doings.of(thunks, ends, operation.which, function.which),
-            _Others(_filled(others["thread"], 0, np.int32), _filled(others["t_begin"], 0, np.int64),
-                    _filled(others["t_end"], 0, np.int64), what.which + np.int32(len(_KINDS)),
-                    detail.which + np.int32(len(operation.texts))))
+            _Others(numbers(others, "thread"), numbers(others, "t_begin"), numbers(others, "t_end"),
+                    what.which + np.int32(len(_KINDS)), detail.which + np.int32(len(operation.texts))))
         self._doings = _struct("ptm_doings", self._arrays[0])
         self._others = _struct("ptm_others", self._arrays[1])
         self._order = np.empty(2 * thunks.num_rows + others.num_rows, np.uint32)

@@ -4,6 +4,8 @@ probed, silently, and what is no instruction's first byte it overwrites (Linux: 
 
 from __future__ import annotations
 
+from itertools import takewhile
+
 from iced_x86 import Code, Decoder
 
 from ptweave.data.errors import BadInput
@@ -30,11 +32,7 @@ def check_place(code: bytes, offset: int, bits: int, where: str) -> None:
     if instruction.ip > offset and before is not None:
         raise BadInput(f"is inside an instruction ({before}), which would be overwritten", where=where,
                        remedy=f"give the offset at which it begins, +{before.ip}, or the next, +{instruction.ip}")
-    prefixes = []
-    for byte in code[offset:offset + instruction.len]:
-        if byte not in _PREFIXES:
-            break
-        prefixes.append(byte)
-    if instruction.is_invalid or instruction.code == Code.INT3 or _REFUSED & set(prefixes):
+    prefixes = takewhile(_PREFIXES.__contains__, code[offset:offset + instruction.len])
+    if instruction.is_invalid or instruction.code == Code.INT3 or not _REFUSED.isdisjoint(prefixes):
         raise BadInput(f"is an instruction that the kernel does not probe ({instruction})", where=where,
                        remedy=f"probe another one: the next is at +{instruction.next_ip}")
