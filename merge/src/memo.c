@@ -7,7 +7,7 @@
 #include <string.h>
 
 enum {
-	SEEN = 1 << 16,
+	SEEN = 1 << 20, /* with fewer, keys are forgotten before they are met again: gcc has a million */
 	STEPS = 8 * MEMO_ENTRIES,
 	PLACES = MEMO_ENTRIES / 8,
 	MARKS = MEMO_ENTRIES / 8,
