@@ -2,7 +2,10 @@
 /* A thread in sigwait takes the signals that all block, sent to the process or to it. */
 #include "promise.h"
 
+#include <semaphore.h>
+
 static int taken[2];
+static sem_t first;
 
 static void *take(void *argument)
 {
@@ -11,6 +14,7 @@ static void *take(void *argument)
 	do {
 		PROMISE(sigwait(set, &number) == 0);
 		taken[number == SIGUSR2]++;
+		sem_post(&first);
 	} while (number != SIGUSR2);
 	return NULL;
 }
@@ -22,9 +26,10 @@ int main(void)
 	sigaddset(&set, SIGUSR1);
 	sigaddset(&set, SIGUSR2);
 	pthread_sigmask(SIG_BLOCK, &set, NULL);
+	sem_init(&first, 0, 0);
 	pthread_t thread = start(take, &set);
 	kill(getpid(), SIGUSR1);
-	sleep_ms(20);
+	sem_wait(&first); /* a thread takes its own signals before those of the process, whichever came first */
 	pthread_kill(thread, SIGUSR2);
 	join(thread);
 	PROMISE(taken[0] == 1 && taken[1] == 1);
