@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -15,10 +16,15 @@ from ptweave.decode.flow import decode_flow
 
 
 def decoded(job: Job, name: str = "run") -> Bundle:
-    """The job's recording, decoded."""
-    bundle = Bundle.open(job.folder / f"{name}.ptw")
-    decode_flow(bundle)
-    return bundle
+    """The job's recording, decoded: once, for all tests that look at it."""
+    path = job.folder / f"{name}.ptw"
+    _decode(path)
+    return Bundle.open(path)
+
+
+@cache
+def _decode(path: Path) -> None:
+    decode_flow(Bundle.open(path))
 
 
 def gaps(bundle: Bundle) -> list[dict[str, object]]:

@@ -7,12 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from lab.exact import threads
+from lab.exact import decoded, threads
 from lab.machine import Job
-from ptweave.data import Bundle
 from ptweave.decode.dump import Form
 from ptweave.decode.export_perf import export_perf
-from ptweave.decode.flow import decode_flow
 from support import perf_script
 from support.dumping import flow_lines
 
@@ -20,8 +18,7 @@ pytestmark = pytest.mark.skipif(not perf_script.available(), reason="no perf her
 
 
 def agree(job: Job, folder: Path, name: str = "run") -> None:
-    bundle = Bundle.open(job.folder / f"{name}.ptw")
-    decode_flow(bundle)
+    bundle = decoded(job, name)
     made = export_perf(bundle, folder / "run.perf")
     ran, errors = perf_script.script(made.path / "perf.data", made.path / "symfs")
     assert (made.lacks, errors) == ([], [])

@@ -42,11 +42,11 @@ def test_a_trace_ends_where_it_is_to_stop(job: Job) -> None:
     assert gaps(bundle) == []
     assert executed(bundle) == {ran.tid: (ran.count, ran.hash)}
     lines = flow_lines(bundle, Form.INSTRUCTIONS)[0]
-    calls = [at for at, line in enumerate(lines) if re.search(r" call .*\bmain\+", line)]
+    calls = [at for at, line in enumerate(lines) if "main+" in line and re.search(r" call .*\bmain\+", line)]
     answered = [at for at in calls if at + 1 < len(lines) and re.search(r"\b(plain|odd|deep)\+0x0\b", lines[at + 1])]
     assert len(calls) > len(answered)
     assert any(line.split()[1] == "stop" for line in packet_lines(bundle)[0])
-    assert not any(re.search(r"\bchoose\+", line) for line in lines)
+    assert not re.search(r"\bchoose\+", "\n".join(lines))
 
 
 @pytest.mark.lab("filters")

@@ -22,7 +22,8 @@ def test_every_system_call_in_the_packets_is_recorded_by_the_kernel(job: Job) ->
     decode_syscalls(bundle)
     rows = pq.read_table(bundle.decoded / "syscalls.parquet").sort_by("t_enter").to_pylist()
     names = [row["name"] for row in rows]
-    executed = sum(1 for line in flow_lines(bundle, Form.INSTRUCTIONS)[0] if re.search(r"\bsyscall\b", line))
+    lines = flow_lines(bundle, Form.INSTRUCTIONS)[0]
+    executed = sum(1 for line in lines if "syscall" in line and re.search(r"\bsyscall\b", line))
     assert bundle.manifest.events == "ebpf"
     assert executed > 10
     assert len(names[names.index("execve") + 1:]) == executed

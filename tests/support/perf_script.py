@@ -7,15 +7,15 @@ import os
 import re
 import shutil
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
-LINE = re.compile(r"^ *(?P<comm>.*?) +(?P<tid>-?\d+) +(?:\[(?P<cpu>-?\d+)\] )? *(?P<s>\d+)\.(?P<ns>\d{9}):"
-                  r"\s+(?P<ip>[0-9a-f]+)")
+LINE = re.compile(r"^ *.*? +(?P<tid>-?\d+) +(?:\[-?\d+\] )? *(?P<s>\d+)\.(?P<ns>\d{9}):[ \t]+(?P<ip>[0-9a-f]+).*"
+                  r"|^(?P<error>.*error.*)", re.MULTILINE)
+"""A line that tells of an instruction, or else of an error."""
 
 
-@dataclass(frozen=True)
-class Ran:
+class Ran(NamedTuple):
     """One instruction."""
 
     tid: int
@@ -37,12 +37,11 @@ def script(file: Path, symfs: Path, *more: str) -> tuple[list[Ran], list[str]]:
         env={"PATH": os.environ["PATH"], "HOME": str(file.parent), "LC_ALL": "C"})
     ran: list[Ran] = []
     errors: list[str] = []
-    for line in done.stdout.decode("utf-8", "replace").splitlines():
-        found = LINE.match(line)
-        if found:
-            ran.append(Ran(int(found["tid"]), int(found["s"]) * 10**9 + int(found["ns"]), int(found["ip"], 16)))
-        elif "error" in line:
-            errors.append(line.strip())
+    for tid, seconds, ns, ip, error in LINE.findall(done.stdout.decode("utf-8", "replace")):
+        if error:
+            errors.append(error.strip())
+        else:
+            ran.append(Ran(int(tid), int(seconds + ns), int(ip, 16)))
     if done.returncode:
         errors.append(done.stderr.decode("utf-8", "replace").strip())
     return ran, errors

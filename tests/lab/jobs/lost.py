@@ -22,7 +22,7 @@ from ptweave.wrapper.perf.event import Event
 
 PERF_TYPE_SOFTWARE, DUMMY = 1, 9
 RING = 16 << 10
-ROUNDS = 1000  # two switches and a record of packets each, where it waits, which it may not: more than the ring takes
+ROUNDS = 400  # two switches and a record of packets each: three times as many as the ring takes
 RECORDS = Path("run.ptw/spool/0.rec")
 
 finish = pt_spool.finish
@@ -49,7 +49,7 @@ attr.sample_type = synthesis.TRAILER
 other = Event(attr, target.traced, -1, data=1 << 20, aux=0, file=-1)
 for _ in range(ROUNDS):
     target.again()
-target.quiet()
+    target.quiet()  # else it may be told to go on before it waits, and is not switched
 os.kill(target.pid, signal.SIGCONT)
 status = target.end()
 seen: Counter[str] = Counter()

@@ -10,10 +10,12 @@ from labtools import note, ptweave
 
 ADDR_NO_RANDOMIZE = 0x0040000
 PROGRAM = ("/in/bin/deterministic-static", "3000")
+QUICK = ("--no-buildid-cache", "--no-bpf-event")
+"""Neither changes what is recorded here: a copy of the program for later, and the listening for what none loads."""
 
 ctypes.CDLL(None).personality(ADDR_NO_RANDOMIZE)
-note("perf", subprocess.run(["/usr/bin/perf", "record", "-q", "-o", "perf.data", "-e", "intel_pt//u", "--", *PROGRAM],
-                            check=False).returncode)
+note("perf", subprocess.run(["/usr/bin/perf", "record", "-q", *QUICK, "-o", "perf.data", "-e", "intel_pt//u", "--",
+                             *PROGRAM], check=False).returncode)
 note("oracle_perf", Path("/proc/ptlab").read_text())
 Path("/proc/ptlab").write_text("0")
 note("ours", ptweave("record", "--engine", "intel_pt", "-q", "-o", "run.ptw", "--", *PROGRAM))
