@@ -69,7 +69,8 @@ enum ptd_reason {
     PTD_WHY_CUT_PACKET = 1003, /* the last packet is not complete */
     PTD_WHY_NO_PROGRESS = 1004, /* the code runs in circles without a branch while packets remain */
     PTD_WHY_STOP_MISSED = 1005, /* the code does not lead to where the next PSB says that execution stood */
-    PTD_WHY_STOP_WHILE_OFF = 1006 /* tracing was off, and the next PSB says that execution stood somewhere */
+    PTD_WHY_STOP_WHILE_OFF = 1006, /* tracing was off, and the next PSB says that execution stood somewhere */
+    PTD_WHY_GUEST = 1007 /* a virtual machine's guest ran: its code is not in the recording */
 };
 
 /* ---- columns ---- */

@@ -48,6 +48,7 @@ static bool read_cbr(struct reader *reader)
     return event;
 }
 
+/* PIP; in perf's recordings of a guest's packets there is no code to look up. */
 static bool read_pip(struct reader *reader)
 {
     struct pt_event *event = add(reader->plus, ptev_async_paging);
@@ -56,7 +57,7 @@ static bool read_pip(struct reader *reader)
         event->variant.async_paging.non_root = payload & 1;
         event->variant.async_paging.cr3 = payload >> 1 << 5;
     }
-    return event;
+    return event && !(payload & 1 && reader->clocks == PTD_CLOCKS_PACED);
 }
 
 static bool read_vmcs(struct reader *reader)

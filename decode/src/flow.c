@@ -201,10 +201,11 @@ static int configure(struct ptd_decoder *decoder, const struct ptd_cpu *cpu)
     decoder->libipt = pt_blk_alloc_decoder(&config);
     if (!decoder->libipt)
         return -ENOMEM;
+    decoder->of_host = cpu->exact_time;
     decoder->paced = cpu->exact_time || decoder->slice.switch_count;
     if (decoder->paced && ptd_pace_init(&decoder->pace, &config, cpu) < 0)
         return -ENOMEM;
-    return pt_blk_set_image(decoder->libipt, ptd_space_image(decoder->space)) < 0 ? -EINVAL : 0;
+    return ptd_flow_use_code(decoder);
 }
 
 int ptd_decoder_create(struct ptd_tables *tables, struct ptd_space *space, const struct ptd_cpu *cpu,

@@ -48,6 +48,8 @@ struct ptd_decoder {
     bool used;                /* blocks came after the packets up to `behind` */
     uint32_t without_packet;  /* blocks since the last one that used a packet */
     uint32_t sure;            /* blocks of the run up to and with the last one that used a packet */
+    bool of_host;             /* perf's recording: what code there is is the host's */
+    bool guest;               /* a virtual machine ran (VMX non-root operation): addresses are of its code */
     bool overflowed;          /* the last event was an overflow: what comes after is not known to be the same */
     struct pt_block held;     /* the beginning of a block of which more may come; no instructions: there is none */
     uint64_t held_end;        /* the address after it */
@@ -110,6 +112,9 @@ int ptd_flow_take_events(struct ptd_decoder *decoder, struct ptd_rows *rows, int
  * after any branch out of what is traced: take the event where we are. True when there was such an event.
  */
 bool ptd_flow_disabled_by_branch(struct ptd_decoder *decoder, struct ptd_rows *rows, int *status);
+
+/* Give libipt the code that runs now: the space's, none of it in a virtual machine. Returns 0 or -EINVAL. */
+int ptd_flow_use_code(struct ptd_decoder *decoder);
 
 /* Carry out the switches whose time has come; the run is cut there. Returns 0 or negative errno. */
 int ptd_flow_follow(struct ptd_decoder *decoder, struct ptd_rows *rows);

@@ -6,6 +6,13 @@
 #include <errno.h>
 #include <string.h>
 
+int ptd_flow_use_code(struct ptd_decoder *decoder)
+{
+    /* without an image of ours libipt has its own, in which there is nothing */
+    struct pt_image *image = decoder->guest && decoder->of_host ? NULL : ptd_space_image(decoder->space);
+    return pt_blk_set_image(decoder->libipt, image) < 0 ? -EINVAL : 0;
+}
+
 int ptd_flow_follow(struct ptd_decoder *decoder, struct ptd_rows *rows)
 {
     const struct ptd_slice *slice = &decoder->slice;
@@ -20,7 +27,7 @@ int ptd_flow_follow(struct ptd_decoder *decoder, struct ptd_rows *rows)
     const struct ptd_switch *last = &slice->switches[decoder->switched - 1];
     int error = ptd_flow_close_run(decoder, rows);
     decoder->space = last->space;
-    if (pt_blk_set_image(decoder->libipt, ptd_space_image(decoder->space)) < 0)
+    if (ptd_flow_use_code(decoder) < 0)
         return -EINVAL;
     (void)ptd_rows_unsay(rows, decoder->progress.seq);
     ptd_rows_piece(rows, last->thread, now, &decoder->progress);
@@ -56,6 +63,20 @@ static void add_event(struct ptd_decoder *decoder, struct ptd_rows *rows, const 
     ptd_rows_gap(rows, &gap);
 }
 
+/* A host's trace goes on in its guests, whose addresses mean other code: the PIP packet says where (SDM, NR bit). */
+static int note_guest(struct ptd_decoder *decoder, const struct pt_event *event)
+{
+    bool guest = decoder->guest;
+    if (event->type == ptev_paging)
+        guest = event->variant.paging.non_root;
+    else if (event->type == ptev_async_paging)
+        guest = event->variant.async_paging.non_root;
+    if (guest == decoder->guest)
+        return 0;
+    decoder->guest = guest;
+    return ptd_flow_use_code(decoder);
+}
+
 /* Take the pending event. Returns libipt's status. */
 static int take_event(struct ptd_decoder *decoder, struct pt_event *event)
 {
@@ -64,6 +85,8 @@ static int take_event(struct ptd_decoder *decoder, struct pt_event *event)
     int status = pt_blk_event(decoder->libipt, event, sizeof *event);
     if (status >= 0 && event->status_update) /* it came with a PSB+, which is behind us now */
         decoder->psb_taken = before;
+    if (status >= 0 && note_guest(decoder, event) < 0)
+        return -pte_bad_image;
     return status;
 }
 

@@ -31,6 +31,10 @@ static bool only_psb(const struct ptd_decoder *decoder, uint64_t psb)
 void ptd_flow_synchronise(struct ptd_decoder *decoder, struct ptd_rows *rows)
 {
     uint64_t before = decoder->sync, sync = 0;
+    if (decoder->guest) { /* the PSB+ says so if it is one still */
+        decoder->guest = false;
+        (void)ptd_flow_use_code(decoder);
+    }
     bool first = decoder->gap.open && decoder->gap.row.reason == PTD_WHY_NO_PSB_YET;
     int status = decoder->ahead ? pt_blk_sync_set(decoder->libipt, decoder->ahead)
                                 : pt_blk_sync_forward(decoder->libipt);
@@ -97,6 +101,8 @@ void ptd_flow_fail(struct ptd_decoder *decoder, struct ptd_rows *rows, int reaso
         return;
     }
     enum ptd_gap kind = reason == pte_nomap ? PTD_GAP_MISSING_IMAGE : PTD_GAP_DECODE_ERROR;
+    if (reason == pte_nomap && decoder->guest && decoder->of_host)
+        reason = PTD_WHY_GUEST;
     decoder->ahead = psb_ahead(decoder);
     uint64_t lost = ptd_waiting(decoder->slice.packets, decoder->slice.size, decoder->before, decoder->behind);
     if (reason == pte_bad_context && !decoder->used) { /* the last packet read has no place there */

@@ -13,8 +13,10 @@ from ptweave.data import Times
 from ptweave.decode.expand import Expansion
 from ptweave.decode.flow import decode_flow
 from support import perf_case, perf_script
-from support.perf_case import CODE, SIZE, Scheduled, decoded, finish, ours, packet_ends, perfs, single
+from support.assembler import assemble
+from support.perf_case import CODE, SIZE, Scheduled, decoded, finish, keep_code, ours, packet_ends, perfs, single
 from support.perf_writer import PerfWriter, When
+from support.pt_writer import PtWriter
 from support.reference_traces import FOLDER
 from support.timed_program import START, timed_run
 from support.trace_bundle import Decoded
@@ -168,6 +170,25 @@ def test_code_mapped_over_other_code_is_used_from_then_on(tmp_path: Path) -> Non
 
 
 # --- controls ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("at_psb", [False, True])
+def test_a_virtual_machines_addresses_are_not_taken_for_the_hosts(at_psb: bool, tmp_path: Path) -> None:
+    code = assemble("enter: vmresume\nback: jmp *%rax\nnop\nend: jmp *%rbx", tmp_path / "work", CODE)
+    path = keep_code(tmp_path / "work", tmp_path / "sys", "prog")
+    writer = PerfWriter(user_only=False, mtc=False, cyc=False).comm(100, 100, "prog")
+    writer.mmap(100, CODE, SIZE, 0x1000, path).switch_pair(START - 5000, 0, (0, 0), (100, 100))
+    packets = PtWriter().psb().tsc(START).pip(0x1000).mode_exec().fup(code["enter"]).psbend()
+    packets.pip(0x2000, non_root=True).tip(code["back"])
+    if at_psb:
+        packets.psb().tsc(START + 50).pip(0x2000, non_root=True).mode_exec().fup(code["back"]).psbend()
+    packets.tip(code["end"]).pip(0x1000).tip(code["back"])
+    packets.psb().tsc(START + 100).pip(0x1000).mode_exec().fup(code["back"]).psbend().tip(code["end"]).pgd()
+    writer.auxtrace(bytes(packets.data)).exit(100, 100, When(100, 100, writer.ns(START + 5000), 0)).round()
+    found, made = ours(writer.write(tmp_path / "perf.data"), tmp_path / "sys", tmp_path / "run.ptw")
+    assert [ip for _, ip in found[100]] == [code["enter"], code["back"], code["end"]]
+    gaps = decoded(made).rows("gaps")
+    assert [(gap["kind"], "virtual machine" in gap["detail"]) for gap in gaps] == [("missing_image", True)]
 
 
 def test_a_changed_tsc_shows_as_a_difference(tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ class Reason(IntEnum):
     NO_PROGRESS = 1004
     STOP_MISSED = 1005
     STOP_WHILE_OFF = 1006
+    GUEST = 1007
 
 
 NO_MAP = 13  # libipt's pte_nomap
@@ -56,6 +57,7 @@ WORDS = {
     Reason.NO_PROGRESS: "the code runs in circles without a branch that could use the packets that follow",
     Reason.STOP_MISSED: "the code does not lead to the address at which the next PSB says that execution stood",
     Reason.STOP_WHILE_OFF: "tracing was off, and the next PSB says that execution stood at an address",
+    Reason.GUEST: "a virtual machine's guest ran here: its code is not in the recording",
 }
 
 
