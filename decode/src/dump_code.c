@@ -93,7 +93,23 @@ static int file_of(struct dump_code *code, int32_t image)
     return file;
 }
 
-/* The block's bytes into `code->bytes`, and some after it. */
+/* Bytes from the first to the last instruction of a block, which is what all but the last length must come to. */
+static uint64_t span_of(const struct dump_tables *tables, int32_t block)
+{
+    return tables->last_ip[block] - tables->ip[block];
+}
+
+/* The last instruction's length as it was decoded, 0 when it is not known. */
+static uint8_t last_length(const struct dump_tables *tables, int32_t block)
+{
+    uint64_t rest = (uint64_t)tables->size[block] - span_of(tables, block);
+    return rest <= MAX_INSTRUCTION ? (uint8_t)rest : 0;
+}
+
+/*
+ * The block's bytes into `code->bytes`, and some after it. Its last instruction may end in another image, where two
+ * images meet: as many as there are then.
+ */
 static bool read_bytes(struct dump_code *code, int32_t block)
 {
     const struct dump_tables *tables = code->tables;
@@ -102,7 +118,7 @@ static bool read_bytes(struct dump_code *code, int32_t block)
     if (file < 0 || size < 0 || size > MAX_BLOCK || tables->offset[block] < 0)
         return false;
     ssize_t got = pread(file, code->bytes, (size_t)size + MAX_INSTRUCTION, tables->offset[block]);
-    if (got < size || got <= 0)
+    if (got <= 0 || (uint64_t)got <= span_of(tables, block))
         return false;
     code->bytes_size = (size_t)got;
     code->window = (struct window){tables->ip[block], (size_t)got, code->bytes};
@@ -138,12 +154,6 @@ static bool decoder_init(ZydisDecoder *decoder, uint8_t mode)
     return ZYAN_SUCCESS(ZydisDecoderInit(decoder, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64));
 }
 
-/* Bytes from the first to the last instruction of a block, which is what all but the last length must come to. */
-static uint64_t span_of(const struct dump_tables *tables, int32_t block)
-{
-    return tables->last_ip[block] - tables->ip[block];
-}
-
 static bool zydis_lengths(struct dump_code *code, int32_t block, uint8_t *lengths)
 {
     ZydisDecoder decoder;
@@ -151,11 +161,16 @@ static bool zydis_lengths(struct dump_code *code, int32_t block, uint8_t *length
         !ZYAN_SUCCESS(ZydisDecoderEnableMode(&decoder, ZYDIS_DECODER_MODE_MINIMAL, ZYAN_TRUE)))
         return false;
     int32_t count = code->tables->instructions[block];
+    uint8_t last = last_length(code->tables, block);
     size_t at = 0;
     for (int32_t i = 0; i < count; i++) {
         ZydisDecodedInstruction instruction;
         if (i == count - 1 && at != span_of(code->tables, block))
             return false;
+        if (i == count - 1 && last) { /* it is known, from more than this image's bytes */
+            lengths[i] = last;
+            return true;
+        }
         if (!ZYAN_SUCCESS(ZydisDecoderDecodeInstruction(&decoder, NULL, code->bytes + at, code->bytes_size - at,
                                                         &instruction)))
             return false;
@@ -179,10 +194,9 @@ static bool libipt_lengths(struct dump_code *code, int32_t block, uint8_t *lengt
         span += lengths[i];
     if (walk.instructions + 1 < count || span != span_of(tables, block))
         return false;
-    if (walk.instructions < count || status < 0) {
-        uint64_t rest = (uint64_t)tables->size[block] - span;
-        lengths[count - 1] = rest && rest <= MAX_INSTRUCTION ? (uint8_t)rest : 1;
-    }
+    uint8_t last = last_length(tables, block);
+    if (last || walk.instructions < count || status < 0)
+        lengths[count - 1] = last ? last : 1;
     return true;
 }
 
@@ -243,6 +257,7 @@ static char *put_instruction(struct dump_code *code, const ZydisDecoder *decoder
     if (with_bytes)
         at = put_hex_bytes(at, bytes, size);
     if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(decoder, bytes, size, &instruction, operands)) ||
+        instruction.length != size || /* its end is in another image: what follows here did not run */
         !ZYAN_SUCCESS(ZydisFormatterFormatInstruction(&code->formatter, &instruction, operands,
                                                       instruction.operand_count_visible, at, LINE / 2, ip, NULL)))
         memcpy(at, "(bad)", 6);
@@ -272,8 +287,10 @@ const char *dump_code_text(struct dump_code *code, int32_t block, int bytes)
     size_t offset = 0;
     for (int32_t i = 0; i < count; i++) {
         size_t size = lengths[i];
-        if (size > code->bytes_size - offset)
+        if (size > code->bytes_size - offset && i < count - 1)
             return NULL;
+        if (size > code->bytes_size - offset) /* it ends in another image */
+            size = code->bytes_size - offset;
         at = put_instruction(code, &decoder, at, code->tables->ip[block] + offset, code->bytes + offset, size,
                              bytes != 0);
         offset += size;

@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from ptweave.data import BadInput, Bundle, Cpu, State
+from ptweave.decode.dump import Form
 from ptweave.decode.flow import decode_flow
 from ptweave.decode.import_raw import ImageSpec, clocks_of, import_raw
 from support.assembler import Code, assemble
+from support.dumping import flow_lines
 from support.elf_writer import ElfWriter
 from support.pt_writer import PtWriter
 from support.trace_bundle import Decoded
@@ -92,6 +94,20 @@ def test_a_later_image_lies_over_earlier_ones(code: Code, tmp_path: Path) -> Non
     (tmp_path / "over").write_bytes(code.data)
     decoded = imported(tmp_path, f"{tmp_path}/under@0x401000", f"{tmp_path}/over@0x401000", code=code)
     assert ips(decoded) == [0x401000, 0x401000, 0x401004]
+
+
+def test_an_instruction_may_begin_in_one_file_and_end_in_another(tmp_path: Path) -> None:
+    text = "loop: dec %eax\njnz far\nnop\n.skip 200\nfar: jnz loop\nend: syscall"
+    code = assemble(text, tmp_path / "code", base=0x401000)
+    (tmp_path / "one").write_bytes(code.data[:4])  # jnz is of 6 bytes, from 2 on
+    (tmp_path / "other").write_bytes(code.data[4:])
+    decoded = imported(tmp_path, f"{tmp_path}/one@0x401000", f"{tmp_path}/other@0x401004", code=code)
+    assert ips(decoded) == [0x401000, code["far"], code["end"]]
+    lines, dumped = flow_lines(decoded.bundle, Form.INSTRUCTIONS)
+    assert [line.split()[2] for line in lines] == [f"{ip:016x}" for ip in (0x401000, 0x401002, code["far"],
+                                                                    code["end"])]
+    assert "(bad)" in lines[1]  # no file has all of it
+    assert dumped.gaps == {}
 
 
 def test_a_name_may_hold_an_at_sign(code: Code, tmp_path: Path) -> None:
