@@ -387,7 +387,7 @@ const char *ptd_error_text(int code);
 uint64_t ptd_checksum(const uint8_t *bytes, size_t count);
 
 /* ns of `count` TSC values: t0 + floor((tsc - tsc0) * span_ns / span_tsc), exact; t0 when span_tsc is not positive. */
-void ptd_to_ns(const uint64_t *tsc, size_t count, uint64_t tsc0, int64_t t0, int64_t span_tsc, int64_t span_ns,
+void ptd_to_ns(const uint64_t *tsc, size_t count, uint64_t tsc0, int64_t t0, uint64_t span_tsc, int64_t span_ns,
                int64_t *ret);
 
 /* What is needed to turn paths back into instructions: the paths' and blocks' columns and the blocks' lengths. */

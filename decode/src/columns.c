@@ -295,11 +295,11 @@ void ptd_rows_piece(struct ptd_rows *rows, int32_t thread, uint64_t tsc, const s
     rows->piece_branches[n] = progress->branches;
 }
 
-void ptd_to_ns(const uint64_t *tsc, size_t count, uint64_t tsc0, int64_t t0, int64_t span_tsc, int64_t span_ns,
+void ptd_to_ns(const uint64_t *tsc, size_t count, uint64_t tsc0, int64_t t0, uint64_t span_tsc, int64_t span_ns,
                int64_t *ret)
 {
     for (size_t i = 0; i < count; i++) {
-        if (span_tsc <= 0) {
+        if (!span_tsc) {
             ret[i] = t0;
             continue;
         }

@@ -15,6 +15,7 @@ from ptweave.data.manifest import State
 from ptweave.data.perf.packets import tracing_is_off
 from ptweave.data.perf.records import Auxtrace, Comm, IntelPt, Mmap, Switch
 from ptweave.data.sideband import read_sideband
+from ptweave.decode.flow import decode_flow
 from ptweave.decode.perfdata.reader import PerfData
 from ptweave.decode.perfimport import Imported, Options, import_perf
 from ptweave.decode.perfimport.files import open_inside
@@ -102,6 +103,28 @@ def test_a_file_is_used_only_with_the_recorded_build_id(right: bool, tmp_path: P
     assert any("another file" in line for line in made.bundle.manifest.lacks) is not right
 
 
+def test_another_file_at_the_recorded_path_is_no_matter_where_the_cache_has_the_right_one(tmp_path: Path) -> None:
+    cache = tmp_path / ".build-id/00" / bytes(range(1, 20)).hex()
+    for folder, build_id in ((tmp_path / "bin", b"x" * 20), (cache, bytes(range(20)))):
+        folder.mkdir(parents=True)
+        (folder / ("prog" if folder.name == "bin" else "elf")).write_bytes(ElfWriter().build_id(build_id).data())
+    made = imported(tmp_path, recording().file())
+    maps = [row for row in read_sideband(made.bundle.sideband).to_pylist() if row["kind"] == "map"]
+    assert maps[0]["image"] == bytes(range(20)).hex()
+    assert made.bundle.manifest.lacks == []
+
+
+def test_a_folder_of_several_files_is_refused_rather_than_read_in_part(tmp_path: Path) -> None:
+    folder = tmp_path / "perf.data"
+    folder.mkdir()
+    (folder / "data").write_bytes(recording().file())
+    (folder / "data.0").write_bytes(b"".join(recording().records))
+    with pytest.raises(BadInput, match="--threads"):
+        import_perf(Options(folder, tmp_path / "run.ptw", tmp_path))
+    (folder / "data.0").unlink()  # what perf record --kcore makes
+    assert import_perf(Options(folder, tmp_path / "run.ptw", tmp_path)).traces == 1
+
+
 def test_names_never_lead_out_of_the_root(tmp_path: Path) -> None:
     root = tmp_path / "root"
     (root / "a").mkdir(parents=True)
@@ -164,6 +187,33 @@ def test_unknown_records_are_counted_and_left_out(tmp_path: Path) -> None:
     writer.raw(200, 0, bytes(16)).raw(50, 0, bytes(56))
     made = imported(tmp_path, writer.file())
     assert any("2 records of unknown types" in line for line in made.bundle.manifest.lacks)
+
+
+def strange(what: str) -> bytes:
+    """A recording with a number in it that nobody can have meant."""
+    writer = recording()
+    if what == "kernel map":
+        writer.user_only = False
+        writer.mmap(-1, (1 << 64) - 1, 0x1000, 0, "[kernel.kallsyms]_text", kernel=True)
+    elif what == "AUX offset":
+        writer.auxtrace(bytes(PtWriter().psb_plus(0x401000, TSC + 200).pgd().data), offset=(1 << 64) - 8, cpu=1)
+    elif what == "time shift":
+        writer.shift = 63
+    elif what == "time mult":
+        writer.mult = 1 << 63
+    elif what == "processor":
+        writer.cpuid = "GenuineIntel,99999,999,999"
+    data = bytearray(writer.file())
+    if what == "AUX size":
+        struct.pack_into("<Q", data, data.index(struct.pack("<IHH", 71, 0, 48)) + 8, (1 << 64) - 1)
+    return bytes(data)
+
+
+@pytest.mark.parametrize("what", ["kernel map", "AUX offset", "AUX size", "time shift", "time mult", "processor"])
+def test_numbers_nobody_can_have_meant_are_decoded_as_far_as_it_goes(what: str, tmp_path: Path) -> None:
+    made = imported(tmp_path, strange(what))
+    decode_flow(made.bundle)
+    assert made.bundle.ledger().check() == []
 
 
 @pytest.mark.parametrize("form", ["file", "pipe", "compressed"])

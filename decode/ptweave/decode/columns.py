@@ -45,6 +45,6 @@ def times(tsc: pa.Array, clocks: Clocks) -> npt.NDArray[np.int64]:
     ticks = tsc.to_numpy()
     result = np.empty(len(ticks), np.int64)
     lib.ptd_to_ns(ffi.from_buffer("uint64_t[]", ticks), len(ticks), clocks.tsc0, clocks.t0_ns,
-                  clocks.tsc1 - clocks.tsc0, clocks.t1_ns - clocks.t0_ns,
+                  max(clocks.tsc1 - clocks.tsc0, 0), clocks.t1_ns - clocks.t0_ns,
                   ffi.from_buffer("int64_t[]", result, require_writable=True))
     return result

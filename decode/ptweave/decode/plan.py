@@ -15,8 +15,11 @@ import pyarrow.compute as pc
 from ptweave.data.bundle import Bundle
 from ptweave.data.sideband import SidebandKind
 
-NAME = re.compile(r"(cpu-)?[0-9]{1,9}")
+NAME = re.compile(r"(cpu-)?[0-9]{1,10}")
 """Names of traces without their suffix."""
+
+LOST_MAX = 1 << 48
+"""More lost bytes than that nobody can have counted: the recording is damaged."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +140,7 @@ def _note(notes: _Notes, row: dict[str, Any]) -> None:
     if row["kind"] == SidebandKind.SLICE:
         notes.slices.append((offset, row["space"], row["epoch"] or 0))
     elif row["kind"] == SidebandKind.LOST:
-        notes.lost.append(Lost(offset, row["size"] or 0, row["detail"] or "packets were lost",
+        notes.lost.append(Lost(offset, min(row["size"] or 0, LOST_MAX), row["detail"] or "packets were lost",
                                row["value"] == 1))
     elif row["kind"] == SidebandKind.FINISH:
         notes.finish = offset

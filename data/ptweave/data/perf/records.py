@@ -335,6 +335,6 @@ def intel_pt_info(c: Cursor) -> IntelPt:
     if length < c.end and behind < len(words):
         event_trace = bool(words[behind])
     return IntelPt(
-        words[0] & 0xFFFFFFFF, words[1] & 63, words[2], zero, bool(words[4]), words[5], words[6], words[7],
+        words[0] & 0xFFFFFFFF, words[1] & 63, words[2] & 0xFFFFFFFF, zero, bool(words[4]), words[5], words[6], words[7],
         bool(words[8]), bool(words[9]), words[10], words[11], words[12] & 0xFFFFFFFF, words[13] & 0xFFFFFFFF,
         words[14], words[15], text, event_trace)

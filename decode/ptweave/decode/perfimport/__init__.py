@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ptweave.data.bundle import Bundle
+from ptweave.data.errors import BadInput
 from ptweave.data.ledger import Ledger
 from ptweave.data.manifest import Clocks, Cpu, Manifest, State
 from ptweave.data.perf.attrs import Attr
@@ -68,6 +69,9 @@ def import_perf(options: Options) -> Imported:
     it makes sense, and the manifest says `partial` then."""
     file, kcore = options.file, options.kcore
     if file.is_dir():  # what perf record --kcore makes
+        if (file / "data.0").exists():
+            raise BadInput("is of perf record --threads: its files beside the first are not read", where=str(file),
+                           remedy="record it again without --threads")
         inside = file / "kcore_dir" / "kcore"
         kcore = kcore or (inside if inside.is_file() else None)
         file = file / "data"
@@ -158,7 +162,7 @@ class _Import:
         cpu = Cpu(nom_freq=info.max_nonturbo_ratio & 0xFF,
                   tsc_ratio=(info.tsc_ctc_ratio_n, info.tsc_ctc_ratio_d))
         found = CPUID.match(features.cpuid)
-        if found:
+        if found and int(found[2]) < 1 << 16 and max(int(found[3]), int(found[4])) < 1 << 8:
             cpu.vendor, (cpu.family, cpu.model, cpu.stepping) = found[1], map(int, found.groups()[1:])
         else:
             self.hints.append("the file does not name the processor: its errata are not worked around")

@@ -121,18 +121,22 @@ class Finder:
         return self._known[key]
 
     def _find(self, path: str, build_id: str | None) -> str | None:
+        mismatches: list[Mismatch] = []
         for root, name in self._places(path, build_id):
             try:
                 fd = open_inside(root, name)
             except (OSError, ValueError):
                 continue
             try:
-                if self._fits(fd, path, build_id):
+                if self._fits(fd, path, build_id, mismatches):
                     return self.images.keep(os.dup(fd), path).name
             finally:
                 os.close(fd)
         if path == "[vdso]" and build_id is not None:
-            return self._own_vdso(build_id)
+            found = self._own_vdso(build_id)
+            if found is not None:
+                return found
+        self.mismatches += mismatches
         return None
 
     def _places(self, path: str, build_id: str | None) -> list[tuple[Path, str]]:
@@ -143,14 +147,14 @@ class Finder:
             places += [(cache, name) for cache in self.caches for name in (f"{entry}/{last}", entry)]
         return places
 
-    def _fits(self, fd: int, path: str, build_id: str | None) -> bool:
+    def _fits(self, fd: int, path: str, build_id: str | None, mismatches: list[Mismatch]) -> bool:
         if build_id is None:
             self.untested += 1
             return True
         found = build_id_of(Path(f"/proc/self/fd/{fd}"))
         if found is not None and same_build_id(found, build_id):
             return True
-        self.mismatches.append(Mismatch(path, build_id, found or "none"))
+        mismatches.append(Mismatch(path, build_id, found or "none"))
         return False
 
     def _own_vdso(self, build_id: str) -> str | None:

@@ -32,7 +32,7 @@ class KernelMap:
 def kernel_maps(records: list[Mmap], images: Images, *, kcore: Path | None, vmlinux: Path | None) -> list[KernelMap]:
     """The kernel's maps. Raises BadInput when a file the user named cannot be used."""
     recorded = [KernelMap(record.start, min(record.size, (1 << 64) - 2 - record.start), 0, record.path, None)
-                for record in records if record.start >= SPLIT and record.size]
+                for record in records if SPLIT <= record.start < (1 << 64) - 2 and record.size]
     if kcore is not None:
         return recorded + _segments(kcore, images, 0)
     if vmlinux is not None:
