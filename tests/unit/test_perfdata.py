@@ -125,6 +125,22 @@ def test_a_folder_of_several_files_is_refused_rather_than_read_in_part(tmp_path:
     assert import_perf(Options(folder, tmp_path / "run.ptw", tmp_path)).traces == 1
 
 
+@pytest.mark.parametrize("right", [True, False])
+def test_a_vmlinux_is_used_only_with_the_recorded_build_id(right: bool, tmp_path: Path) -> None:
+    start, wanted = 0xFFFFFFFF81000000, bytes(range(20))
+    kernel = ElfWriter().build_id(wanted if right else b"x" * 20).segment(0, start, 0x40)
+    (tmp_path / "vmlinux").write_bytes(kernel.data())
+    writer = PerfWriter(user_only=False, build_ids=[("[kernel.kallsyms]", wanted, 1)])
+    writer.old_mmap(-1, start, 0x1000, start, "[kernel.kallsyms]_text", kernel=True)
+    writer.switch_pair(TSC, 1, (0, 0), (100, 100))
+    writer.auxtrace(bytes(PtWriter().psb_plus(start, TSC + 100).pgd().data), cpu=1)
+    made = imported(tmp_path, writer.file(), vmlinux=tmp_path / "vmlinux")
+    images = {row["image"] for row in read_sideband(made.bundle.sideband).to_pylist() if row["kind"] == "map"}
+    assert (wanted.hex() in images) is right
+    assert len(images) == 1 + right
+    assert any("vmlinux" in line for line in made.bundle.manifest.lacks) is not right
+
+
 def test_names_never_lead_out_of_the_root(tmp_path: Path) -> None:
     root = tmp_path / "root"
     (root / "a").mkdir(parents=True)

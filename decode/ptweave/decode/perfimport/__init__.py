@@ -33,7 +33,7 @@ from ptweave.data.sideband import SidebandKind, write_sideband
 from ptweave.decode.importing import Images
 from ptweave.decode.perfdata.reader import PerfData
 from ptweave.decode.perfimport.files import Finder, plain_id
-from ptweave.decode.perfimport.kernel import KernelMap, kernel_maps
+from ptweave.decode.perfimport.kernel import KernelMap, kernel_id, kernel_maps, other_kernel
 from ptweave.decode.perfimport.traces import Buffer, Queue, queue_of
 
 CPUID = re.compile(r"(\w+),(\d{1,5}),(\d{1,3}),(\d{1,3})")
@@ -229,8 +229,7 @@ class _Import:
     def _maps(self, bundle: Bundle, tasks: Tasks, *, kernel: bool) -> list[Row]:
         finder = Finder(Images(bundle.images), self.options.symfs, self.options.caches)
         ids = {entry.path: entry.build_id for entry in self.perf.features.build_ids if plain_id(entry.build_id)}
-        kernels = kernel_maps(tasks.kernel, finder.images, kcore=self.kcore, vmlinux=self.options.vmlinux) \
-            if kernel else []
+        kernels = self._kernel(finder, tasks.kernel, ids) if kernel else []
         rows: list[Row] = []
         for space in tasks.used_spaces:
             rows += [self._kernel_row(space, one) for one in kernels]
@@ -250,6 +249,14 @@ class _Import:
             self.hints.append(f"{finder.untested} files were taken by their names: the recording has no build ids of "
                               "them")
         return rows
+
+    def _kernel(self, finder: Finder, records: list[Mmap], ids: dict[str, str]) -> list[KernelMap]:
+        vmlinux = self.options.vmlinux if self.kcore is None else None
+        other = other_kernel(vmlinux, kernel_id(records, ids)) if vmlinux is not None else None
+        if other is not None:
+            finder.mismatches.append(other)
+            vmlinux = None
+        return kernel_maps(records, finder.images, kcore=self.kcore, vmlinux=vmlinux)
 
     def _kernel_row(self, space: Space, one: KernelMap) -> Row:
         return {"kind": SidebandKind.MAP, "tsc": 0, "pid": space.pid, "space": space.number, "epoch": 0,

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,11 +11,15 @@ from ptweave.data.errors import BadInput
 from ptweave.data.perf.records import Mmap
 from ptweave.decode.elf import PF_X, PT_LOAD, SHT_SYMTAB, BadElf, Elf, text_at
 from ptweave.decode.importing import Images, open_given
+from ptweave.decode.perfimport.files import Mismatch, plain_id, same_build_id
 
 SPLIT = 1 << 63
 """Addresses from here on are the kernel's."""
 
 KALLSYMS = "[kernel.kallsyms]"
+NAMES = (KALLSYMS, "[kernel.vmlinux]")
+"""What perf calls the kernel, where it names no file; the name of a symbol may follow."""
+
 SYMBOL = 24
 
 
@@ -27,6 +32,21 @@ class KernelMap:
     offset: int
     path: str
     image: str | None
+
+
+def kernel_id(records: list[Mmap], ids: Mapping[str, str]) -> str | None:
+    """The kernel's build id, as its maps or the header's list of files (path → id) have it."""
+    told = [record.build_id for record in records if record.path.startswith(NAMES)]
+    told += [build_id for path, build_id in ids.items() if path.startswith(NAMES)]
+    return next((build_id for build_id in told if plain_id(build_id)), None)
+
+
+def other_kernel(vmlinux: Path, wanted: str | None) -> Mismatch | None:
+    """What says that it is not the kernel that ran, if it is known to be another. Raises BadInput for no ELF file."""
+    found = _open(vmlinux).build_id
+    if wanted is None or (found is not None and same_build_id(found, wanted)):
+        return None
+    return Mismatch(str(vmlinux), wanted, found or "none")
 
 
 def kernel_maps(records: list[Mmap], images: Images, *, kcore: Path | None, vmlinux: Path | None) -> list[KernelMap]:
