@@ -110,6 +110,14 @@ def test_an_instruction_may_begin_in_one_file_and_end_in_another(tmp_path: Path)
     assert dumped.gaps == {}
 
 
+def test_code_may_lie_up_to_the_last_address(code: Code, tmp_path: Path) -> None:
+    (tmp_path / "flat").write_bytes(code.data.ljust(4096, b"\xcc"))
+    top = (1 << 64) - 4096
+    decoded = imported(tmp_path, f"{tmp_path}/flat@{top:#x}", at=top, code=code)
+    assert ips(decoded) == [top, top, top + 4]
+    assert decoded.gaps() == []
+
+
 def test_a_name_may_hold_an_at_sign(code: Code, tmp_path: Path) -> None:
     (tmp_path / "a@b").write_bytes(elf_of(code, 2, 0x401000))
     assert ImageSpec.parse(f"{tmp_path}/a@b") == ImageSpec(tmp_path / "a@b")

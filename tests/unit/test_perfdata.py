@@ -198,6 +198,17 @@ def test_a_cut_file_keeps_what_is_there_and_says_so(tmp_path: Path) -> None:
     assert (made.bundle.trace / "cpu-1.pt").read_bytes() == data[data.index(PSB):data.index(PSB) + 30]
 
 
+def test_a_table_of_build_ids_that_breaks_off_is_said_to(tmp_path: Path) -> None:
+    writer = recording()
+    writer.build_ids = [("/bin/prog", bytes(range(20)), 2), ("/lib/old.so", bytes(range(20)), 2)]
+    data = writer.file()
+    made = imported(tmp_path, data)
+    assert made.bundle.manifest.lacks == []
+    at = data.rindex(struct.pack("<I", 67), 0, data.index(b"/lib/old.so", data.index(b"/bin/prog", len(data) // 2)))
+    made = imported(tmp_path, data[:at + 6] + b"\4\0" + data[at + 8:])
+    assert [line for line in made.bundle.manifest.lacks if "BUILD_ID" in line]
+
+
 def test_unknown_records_are_counted_and_left_out(tmp_path: Path) -> None:
     writer = recording()
     writer.raw(200, 0, bytes(16)).raw(50, 0, bytes(56))

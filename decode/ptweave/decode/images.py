@@ -190,6 +190,8 @@ class Code:
     def _add(self, row: dict[str, Any]) -> None:
         space = self.space(row["space"], row["pid"])
         start, size, epoch = row["addr"], row["size"], row["epoch"] or 0
+        if start is not None and size and start + size == ADDRESS_END + 1:
+            size -= 1  # up to the last address: all but that one
         if start is None or not size or start + size > ADDRESS_END:
             return  # no range: nothing can run there
         image = None

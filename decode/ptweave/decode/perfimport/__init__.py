@@ -280,6 +280,9 @@ class _Import:
                                   "may be missing")
         if bad:
             self.notes.append(f"{bad} records were malformed and left out")
+        if self.perf.features.malformed:
+            names = ", ".join(sorted(set(self.perf.features.malformed)))
+            self.notes.append(f"of the header, what does not fit its form was left out ({names})")
         unknown = sum(count for kind, count in self.perf.skipped.items() if kind not in list(RecordType))
         if unknown:
             self.notes.append(f"{unknown} records of unknown types were left out")
