@@ -172,6 +172,28 @@ def test_code_mapped_over_other_code_is_used_from_then_on(tmp_path: Path) -> Non
 # --- controls ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("mode", [3, 1], ids=["switch_cpu_wide", "sched_switch"])
+@pytest.mark.parametrize("known", [True, False])
+def test_before_a_first_switch_the_task_ran_that_goes_off(known: bool, mode: int, tmp_path: Path) -> None:
+    code = assemble("a: nop\njmp *%rax\nb: nop\njmp *%rbx", tmp_path / "work", CODE)
+    path = keep_code(tmp_path / "work", tmp_path / "sys", "prog")
+    writer = PerfWriter(have_sched_switch=mode, mtc=False, cyc=False)
+    for tid in (100, 200) if known else (100,):
+        writer.comm(tid, tid, "prog").mmap(tid, CODE, SIZE, 0x1000, path)
+    if mode == 3:
+        writer.switch_pair(START + 500, 0, (200, 200), (100, 100))
+    else:
+        writer.sched_switch(When(200, 200, writer.ns(START + 500), 0), 100)
+    packets = PtWriter().psb_plus(tsc=START).mode_exec().pge(code["a"]).tip(code["b"]).pgd()
+    packets.psb_plus(tsc=START + 1000).mode_exec().pge(code["b"]).tip(code["a"]).pgd()
+    writer.auxtrace(bytes(packets.data)).exit(100, 100, When(100, 100, writer.ns(START + 5000), 0)).round()
+    found, made = ours(writer.write(tmp_path / "perf.data"), tmp_path / "sys", tmp_path / "run.ptw")
+    ran = {tid: [ip for _, ip in part] for tid, part in found.items()}
+    assert ran[100][0] == code["b"]
+    assert ran.get(200, [None])[0] == (code["a"] if known else None)
+    assert bool(decoded(made).rows("gaps")) is not known
+
+
 @pytest.mark.parametrize("at_psb", [False, True])
 def test_a_virtual_machines_addresses_are_not_taken_for_the_hosts(at_psb: bool, tmp_path: Path) -> None:
     code = assemble("enter: vmresume\nback: jmp *%rax\nnop\nend: jmp *%rbx", tmp_path / "work", CODE)

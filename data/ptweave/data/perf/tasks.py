@@ -225,20 +225,40 @@ class Tasks:
         if not record.out:
             if record.when.tid >= 0:
                 self._pid_of.setdefault(record.when.tid, record.when.pid)
+            if record.type == RecordType.SWITCH_CPU_WIDE:
+                self._ran(record.when.cpu, record.other_tid)
             self._runs(tsc, record.when.cpu, record.when.tid)
         elif record.type == RecordType.SWITCH and not self._idle:
             self._runs(tsc, record.when.cpu, -1)  # it may go on elsewhere, and come back here after that
         elif record.type == RecordType.SWITCH_CPU_WIDE and self.info.have_sched_switch == 3:
             if record.other_tid >= 0:
                 self._pid_of.setdefault(record.other_tid, record.other_pid)
+            if record.when.tid >= 0:
+                self._pid_of.setdefault(record.when.tid, record.when.pid)
+            self._ran(record.when.cpu, record.when.tid)
             self._runs(tsc, record.when.cpu, record.other_tid)
 
     def _sched_switch(self, tsc: int, record: Record) -> None:
         assert isinstance(record, SchedSwitch)
         if self.info.have_sched_switch == 1 or not self.info.have_sched_switch:
+            if record.when.tid >= 0:
+                self._pid_of.setdefault(record.when.tid, record.when.pid)
+            self._ran(record.when.cpu, record.when.tid)
             self._runs(tsc, record.when.cpu, record.next_tid)
 
     # --- rows
+
+    def _ran(self, cpu: int, tid: int) -> None:
+        """Until the first switch that is known of a CPU another task ran there than from then on: this one, -1 for
+        nobody knows. In what code, is known of it unless that changed before. Idle tasks have nothing in a trace
+        without the kernel."""
+        trace = self._by_cpu.get(cpu)
+        if trace is None or trace.said is not None or self._silent or (tid == IDLE and not self._idle):
+            return
+        space = self._space_of.get(self._pid_of.get(tid, tid))
+        same = tid >= 0 and (tid == IDLE or (space is not None and not space.tsc and not space.epoch))
+        trace.tid = tid if same else None
+        self._say(0, trace)
 
     def _runs(self, tsc: int, cpu: int, tid: int) -> None:
         trace = self._by_cpu.get(cpu)

@@ -188,7 +188,8 @@ class _Import:
         kernel = any(attr.has_kernel for attr in attrs) if attrs else True
         self.sideband.sort(key=lambda record: (record.when.time, record.order))
         timeless = not info.cap_user_time_zero or not info.time_mult or not all(
-            attr.has(SampleType.TIME) for attr in self.perf.attrs.list)
+            attr.has(SampleType.TIME) for attr in self.perf.attrs.list) or (
+            bool(attrs and info.tsc_bit) and not any(attr.config & info.tsc_bit for attr in attrs))
         tasks = Tasks(info, self.queues, None if self.system_wide else self.known, idle=kernel,
                       timeless=timeless)
         tasks.replay(self.sideband)
