@@ -85,6 +85,18 @@ def test_what_perf_knew_goes_into_the_manifest(tmp_path: Path) -> None:
     assert [(row["cpu"], row["thread"], row["tid"]) for row in switches] == [(1, 0, 100)]
 
 
+def test_without_tsc_packets_a_trace_is_the_tasks_it_was_recorded_for(tmp_path: Path) -> None:
+    class WithoutTsc(PerfWriter):
+        def config(self) -> int:
+            return 0x2001
+
+    writer = WithoutTsc(mtc=False, cyc=False).comm(100, 100, "prog").comm(200, 200, "other")
+    writer.switch_pair(TSC, 1, (0, 0), (200, 200)).switch_pair(TSC + 50, 1, (200, 200), (100, 100))
+    made = imported(tmp_path, writer.auxtrace(bytes(PtWriter().psb_plus(0x401000).pgd().data), tid=100, cpu=1).file())
+    switches = [row for row in read_sideband(made.bundle.sideband).to_pylist() if row["kind"] == "switch"]
+    assert [(row["tsc"], row["cpu"], row["tid"]) for row in switches] == [(0, 1, 100)]
+
+
 def test_a_missing_file_is_named_with_its_build_id(tmp_path: Path) -> None:
     made = imported(tmp_path, recording().file())
     maps = [row for row in read_sideband(made.bundle.sideband).to_pylist() if row["kind"] == "map"]
