@@ -148,3 +148,42 @@ def test_calls_with_too_few_arguments_move_nothing(tmp_path: Path) -> None:
         call(name, result=3)
         call(name, (1 << 64) - 1, result=3)
     assert all(row[2] is not None for row in moved(merged(writer)))
+
+
+def test_exec_closes_what_was_marked_after_it_was_made(tmp_path: Path) -> None:
+    writer, call = started(tmp_path)
+    closing = 0o2000000
+    call("openat", AT_FDCWD, 1, 0, 0, result=3, path="staying")
+    call("dup2", 3, 4, result=4)
+    call("fcntl", 4, 2, 1)  # F_SETFD
+    call("fcntl", 3, 1030, 5, result=5)  # F_DUPFD_CLOEXEC
+    call("dup3", 3, 6, closing, result=6)
+    call("socket", 2, 1 | closing, 0, result=7)
+    call("dup2", 3, 8, result=8)
+    call("close_range", 8, 8, 4)  # CLOSE_RANGE_CLOEXEC
+    call("openat", AT_FDCWD, 1, closing, 0, result=9, path="freed")
+    call("fcntl", 9, 2, 0)
+    call("execve", 1, 1, 1, path="/bin/true")
+    for number in range(3, 10):
+        call("read", number, BUFFER, 1, result=1)
+    assert [row[3] for row in moved(merged(writer))] == ["staying", *[None] * 5, "freed"]
+
+
+def test_what_is_appended_goes_to_the_end_wherever_the_position_is(tmp_path: Path) -> None:
+    writer, call = started(tmp_path)
+    call("openat", AT_FDCWD, 1, 0o2002, 0, result=3, path="log")
+    call("read", 3, BUFFER, 4, result=4)
+    call("lseek", 3, 0, 0, result=0)
+    call("write", 3, BUFFER, 5, result=5)  # nobody knows where
+    call("lseek", 3, 0, 2, result=100)
+    call("lseek", 3, 7, 0, result=7)
+    call("write", 3, BUFFER, 5, result=5)
+    call("read", 3, BUFFER, 1, result=1)
+    call("fcntl", 3, 4, 2)  # F_SETFL, without O_APPEND
+    call("lseek", 3, 7, 0, result=7)
+    call("write", 3, BUFFER, 5, result=5)
+    call("openat", AT_FDCWD, 1, 0o3001, 0, result=4, path="new")  # O_TRUNC, too
+    call("write", 4, BUFFER, 5, result=5)
+    call("write", 4, BUFFER, 5, result=5)
+    assert [row[3:6] for row in moved(merged(writer))] == [
+        ("log", 0, 4), ("log", None, 5), ("log", 100, 5), ("log", 105, 1), ("log", 7, 5), ("new", 0, 5), ("new", 5, 5)]
