@@ -39,6 +39,8 @@ except PtweaveError as error:
 
 WIDE = "select repeat('wide ', 40) as a, seq, repeat('x', 60) as b from syscalls limit 3"
 
+MOMENT = "timestamp_ns '2020-01-01 00:00:00.000000007'"
+
 HOSTILE = '<b>"x",\n\x1b[31m'
 
 
@@ -220,3 +222,36 @@ def test_an_output_that_cannot_be_written_leaves_nothing(bundle: Bundle, tmp_pat
 
 def test_summary_and_examples_are_there() -> None:
     assert query.SUMMARY and "ptweave query" in query.EXAMPLES
+
+
+def test_what_is_no_file_is_written_to_and_stays_what_it_is(bundle: Bundle, tmp_path: Path) -> None:
+    pipe, link = tmp_path / "pipe", tmp_path / "link"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    assert process(bundle.path, "select 7 as n", "-o", str(pipe)).returncode == 0
+    assert os.read(reader, 100).splitlines()[-1].strip() == b"7" and pipe.is_fifo()
+    os.close(reader)
+    link.symlink_to("led.txt")
+    assert process(bundle.path, "select 7 as n", "-o", str(link)).returncode == 0
+    assert link.is_symlink() and (tmp_path / "led.txt").read_bytes() == link.read_bytes() != b""
+    for none in ("", "/"):
+        done = process(bundle.path, "select 7 as n", "-o", none)
+        assert done.returncode == 2 and len(done.stderr.splitlines()) == 1 and b"is a folder" in done.stderr
+
+
+@pytest.mark.parametrize("form", ["table", "csv", "json", "parquet"])
+@pytest.mark.parametrize("value", ["interval 1 day", "union_value(k := 1)", MOMENT, f"[{MOMENT}]"])
+def test_values_of_any_type_are_an_answer_or_one_line(bundle: Bundle, value: str, form: str) -> None:
+    done = process(bundle.path, f"select {value} as v", "--format", form)
+    if done.returncode:
+        assert done.returncode == 2 and len(done.stderr.splitlines()) == 1 and b"cast" in done.stderr
+    elif value == MOMENT and form != "parquet":
+        assert b"2020-01-01 00:00:00.000000007" in done.stdout
+
+
+@pytest.mark.parametrize("closed", [">&-", "<&-", ">&- <&- 2>&-"])
+def test_streams_that_were_closed_are_nothing_to_read_and_nowhere_to_write(bundle: Bundle, closed: str) -> None:
+    for words in ("query RUN 'select 1'", "query RUN -", "dump RUN --blocks", "capture RUN --function main"):
+        command = f"{sys.executable} -m ptweave.cli {words.replace('RUN', str(bundle.path))} {closed}"
+        done = subprocess.run(["sh", "-c", command], capture_output=True, timeout=120, check=False)
+        assert b"Traceback" not in done.stderr and done.returncode in (0, 2)

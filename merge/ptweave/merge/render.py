@@ -10,13 +10,22 @@ from typing import Any
 
 import pyarrow as pa
 
+from ptweave.data.errors import BadInput
+
 _MAX_CELL = 120
 _UNSAFE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 
 
 def values(column: pa.Array) -> list[Any]:
-    """A column's values; whole numbers of 128 bits, which sums are, as int."""
-    found: list[Any] = column.to_pylist()
+    """A column's values; whole numbers of 128 bits, which sums are, as int; times to the nanosecond, which Python's
+    have not, as text."""
+    if pa.types.is_timestamp(column.type) and column.type.unit == "ns":
+        return [None if one is None else str(one) for one in column.cast(pa.string()).to_pylist()]
+    try:
+        found: list[Any] = column.to_pylist()
+    except ValueError as error:
+        raise BadInput("has times to the nanosecond in a list or structure", where="query",
+                       remedy="cast them to timestamp or varchar") from error
     if pa.types.is_decimal(column.type) and column.type.scale == 0:
         return [None if value is None else int(value) for value in found]
     return found

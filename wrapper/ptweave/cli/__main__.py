@@ -2,6 +2,7 @@
 """The program `ptweave`, and `python -m ptweave.cli`: `main` in a process of its own."""
 
 import gc
+import os
 import sys
 
 from ptweave.cli import COMMANDS, main
@@ -15,10 +16,28 @@ _YOUNG = 50_000
 objects stay."""
 
 
+_OF_TARGETS = ("events", "record", "wrap")
+"""Commands whose target has our standard streams: what is closed for us is closed for it."""
+
+
+def _stand_in() -> None:
+    """Nothing to read and nowhere to write, in place of standard streams that were closed: Python has None for them,
+    and the next file that is opened would get their number."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            if nowhere != number:
+                os.dup2(nowhere, number)
+                os.close(nowhere)
+            setattr(sys, name, os.fdopen(number, mode, closefd=False))
+
+
 def command() -> int:
     """`main`, begun quickly. Returns the exit status."""
     gc.set_threshold(_YOUNG)
     asked = sys.argv[1:2]
+    if asked and asked[0] not in _OF_TARGETS:
+        _stand_in()
     if asked and asked[0] in COMMANDS and asked[0] not in _WITHOUT_ARROW and not {"-h", "--help"} & set(sys.argv[2:3]):
         load_lean_arrow()
     return main(own_process=True)

@@ -56,16 +56,33 @@ def sink(path: Path | None) -> Iterator[IO[bytes]]:
         sys.stdout.flush()
         yield sys.stdout.buffer
         return
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    if not path.name:
+        raise BadInput("is a folder", where=str(path), remedy="name a file with -o")
     try:
-        with partial.open("wb") as file:
+        with _written(path) as file:
             yield file
-        partial.replace(path)
     except OSError as error:
         raise MachineLacks(f"cannot be written ({error.strerror})", where=str(path),
                            remedy="choose another place with -o") from error
+
+
+@contextlib.contextmanager
+def _written(path: Path) -> Iterator[IO[bytes]]:
+    """A file to write, which gets its name when it is whole. What is there and no file (a pipe, /dev/null) is written
+    to: it must not be replaced by one, which root could. Of a symbolic link the file it leads to is replaced."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        with path.open("wb") as file:
+            yield file
+        return
+    target = Path(os.path.realpath(path))
+    partial = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        with partial.open("wb") as file:
+            yield file
+        partial.replace(target)
     finally:
-        partial.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            partial.unlink()
 
 
 @contextlib.contextmanager
@@ -128,12 +145,12 @@ def _write_csv(rows: Rows, sink: IO[bytes]) -> None:
 
 
 def _flat_type(kind: pa.DataType) -> pa.DataType:
-    return pa.string() if pa.types.is_nested(kind) or pa.types.is_binary(kind) else kind
+    return pa.string() if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_interval(kind) else kind
 
 
 def _flat(column: pa.Array) -> pa.Array:
     return pa.array([None if value is None else value.hex() if isinstance(value, bytes) else json.dumps(_plain(value))
-                     for value in column.to_pylist()], pa.string())
+                     for value in values(column)], pa.string())
 
 
 def _write_json(rows: Rows, sink: IO[bytes]) -> None:
@@ -175,9 +192,21 @@ def _plain(value: Any) -> Any:
 def _write_parquet(rows: Rows, sink: IO[bytes]) -> None:
     schema = pa.schema([pa.field(name, field.type) for name, field in zip(_distinct(rows.names), rows.schema,
                                                                            strict=True)])
+    for field in schema:
+        _check_parquet(field)
     with pq.ParquetWriter(pa.PythonFile(sink, mode="w"), schema, compression="zstd", compression_level=1) as writer:
         for batch in rows.batches:
             writer.write_batch(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
+
+
+def _check_parquet(field: pa.Field) -> None:
+    """Raises BadInput for a column of a type that Parquet has not."""
+    try:
+        with pq.ParquetWriter(pa.BufferOutputStream(), pa.schema([field])):
+            pass
+    except pa.ArrowNotImplementedError as error:
+        raise BadInput(f"column {field.name} is of a type that Parquet has not ({field.type})", where="--format",
+                       remedy="cast it in the query, say to varchar") from error
 
 
 WRITERS: dict[str, Callable[[Rows, IO[bytes]], None]] = {
