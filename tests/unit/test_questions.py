@@ -283,7 +283,8 @@ def test_a_table_that_is_missing_or_corrupt_is_said_and_others_are_answered(
 
 def test_options_that_cannot_be_together_are_refused(bundle: Bundle, capfd: pytest.CaptureFixture[str]) -> None:
     for words in (["hot", "--thunk", "0.1", "--thread", "0"], ["hot", "--from", "3"], ["calls"],
-                  ["lineage", "--to", "nowhere"]):
+                  ["lineage", "--to", "nowhere"], ["lineage", "--to", "fd:1@5-5"],
+                  ["lineage", "--to", "address:0x20-0x10"]):
         status, out, err = ask(capfd, words[0], str(bundle.path), *words[1:])
         assert (status, out) == (2, "") and err.startswith("ptweave: ") and len(err.splitlines()) == 1
 
@@ -311,3 +312,21 @@ def test_answers_do_not_go_to_a_terminal_as_parquet(bundle: Bundle, monkeypatch:
     assert main(["hot", str(bundle.path), "--format", "parquet"]) == 2
     monkeypatch.undo()
     assert "not for a terminal" in capfd.readouterr().err
+
+
+def test_a_thread_that_is_not_there_is_said(bundle: Bundle, capfd: pytest.CaptureFixture[str]) -> None:
+    merge_run(bundle, calls=True)
+    for thread in ("7", "-1", "9" * 50):
+        for words in (["hot"], ["hot", "--from", "3"], ["timeline"], ["calls"], ["export", "chrome"]):
+            status, out, err = ask(capfd, *words, str(bundle.path), f"--thread={thread}")
+            assert (status, out) == (2, "") and "is no thread" in err and len(err.splitlines()) == 1
+
+
+def test_lines_and_blocks_are_not_counted_without_their_tables(bundle: Bundle,
+                                                               capfd: pytest.CaptureFixture[str]) -> None:
+    for table in ("paths", "blocks"):
+        aside = bundle.tables / table
+        aside.rename(bundle.path / table)
+        status, out, err = ask(capfd, "hot", str(bundle.path), "--by", "line")
+        assert (status, out) == (2, "") and f"table {table}: was not made" in err
+        (bundle.path / table).rename(aside)

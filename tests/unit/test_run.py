@@ -228,6 +228,17 @@ def test_data_that_is_corrupt_inside_a_good_file_is_an_error_not_an_answer(write
     assert "\n" not in error.value.line()
 
 
+def test_a_page_that_cannot_be_made_out_is_the_table_s_fault_not_the_query_s(writer: BundleWriter,
+                                                                           tmp_path: Path) -> None:
+    file = copied(writer, tmp_path) / "tables/flow/0.parquet"
+    data = bytearray(file.read_bytes())
+    data[4:len(data) // 2] = bytes(byte ^ 0x5a for byte in data[4:len(data) // 2])
+    file.write_bytes(data)
+    with Run(file.parents[2]) as run, pytest.raises(BadInput, match=r"is corrupt.*merge the run again") as error:
+        run.sql("select sum(seq), sum(path) from flow").rows()
+    assert error.value.line().isprintable()
+
+
 def test_a_table_with_other_columns_is_refused(writer: BundleWriter, tmp_path: Path) -> None:
     path = copied(writer, tmp_path)
     shutil.copy(path / "tables/clock/0.parquet", path / "tables/flow/0.parquet")

@@ -113,7 +113,10 @@ class Stored:
             if bounds is not None and bounds[0] == bounds[1]:
                 found.add(bounds[0])
             else:
-                column = self._files[number].read_row_group(group, columns=["thread"])["thread"]
+                try:
+                    column = self._files[number].read_row_group(group, columns=["thread"])["thread"]
+                except (OSError, pa.ArrowException) as error:
+                    raise _unreadable(Path(self._paths[number]), error) from error
                 found.update(pc.unique(column).drop_null().to_pylist())
         return found
 

@@ -88,15 +88,22 @@ def node_of(text: str) -> Node:
         found = re.fullmatch(r"0x([0-9a-fA-F]{1,16})(-0x([0-9a-fA-F]{1,16}))?", rest)
         if found:
             first = int(found[1], 16)
-            return Node(text, address=first, begin=first, end=int(found[3], 16) if found[3] else first + 1)
+            return _bounded(Node(text, address=first, begin=first, end=int(found[3], 16) if found[3] else first + 1))
     match = _RANGE.fullmatch(rest)
     if kind in ("file", "fd") and match and match["name"] and (kind == "file" or match["name"].isdecimal()):
         begin = int(match["begin"] or 0)
         end = int(match["end"]) if match["end"] else begin + 1 if match["begin"] else 1 << 62
         if kind == "file":
-            return Node(text, path=match["name"], begin=begin, end=end)
-        return Node(text, descriptor=int(match["name"]), begin=begin, end=end)
+            return _bounded(Node(text, path=match["name"], begin=begin, end=end))
+        return _bounded(Node(text, descriptor=int(match["name"]), begin=begin, end=end))
     raise BadInput("is no node", where=text, remedy=f"write {_FORMS}")
+
+
+def _bounded(node: Node) -> Node:
+    """The same node. Raises BadInput when it has no bytes."""
+    if node.end <= node.begin:
+        raise BadInput("has no bytes", where=node.text, remedy="TO is the byte after the last, behind FROM")
+    return node
 
 
 @dataclass

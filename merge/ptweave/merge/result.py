@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from ptweave.data.errors import BadInput, MachineLacks, PtweaveError
 from ptweave.merge import calltext, views
-from ptweave.merge.render import TextTable, html_table, values
+from ptweave.merge.render import TextTable, html_table, safe, values
 from ptweave.merge.tables import BATCH_ROWS
 
 if TYPE_CHECKING:
@@ -261,6 +261,9 @@ def sql_error(error: duckdb.Error) -> PtweaveError:
     text = _one_line(message)
     if views.BROKEN in text:
         return BadInput(text.partition(views.BROKEN)[2])
+    if type(error) is duckdb.Error:  # none of its kinds: what is in a Parquet file cannot be made out
+        return BadInput(f"a table that it reads is corrupt ({safe(text)})", where=_QUERY,
+                        remedy="decode and merge the run again")
     if isinstance(error, duckdb.OutOfMemoryException):
         return MachineLacks(f"the query ran out of memory ({text})", where=_QUERY, remedy="ask for less at once")
     lines = place.splitlines()

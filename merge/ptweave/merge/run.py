@@ -255,7 +255,7 @@ class Run(Relations):
 
     def hot(self, by: By | str = By.FUNCTION, *, thread: int | None = None, part: Part | None = None) -> Result:
         """Where instructions were executed (docs/merge.md): by function, line or block; of all, a thread, or a part."""
-        self.need(*(("flow",) if part or By(by) is not By.FUNCTION else ("profile", "stacks")))
+        self.need(*(("flow", "paths", "blocks") if part or By(by) is not By.FUNCTION else ("profile", "stacks")))
         return self._ask(questions.hot(By(by), thread=thread, part=part))
 
     def contention(self, *, each: bool = False) -> Result:

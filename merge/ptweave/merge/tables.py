@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from ptweave.data.bundle import Bundle
 from ptweave.data.errors import BadInput
 from ptweave.data.schemas import Table
+from ptweave.merge.render import safe
 
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
@@ -31,7 +32,8 @@ _CACHED_ROWS = 1 << 21
 
 def corrupt(path: Path, error: object) -> BadInput:
     """The error of a table file that cannot be read."""
-    return BadInput(f"is corrupt ({error})", where=str(path), remedy="decode and merge the run again")
+    return BadInput(f"is corrupt ({safe(' '.join(str(error).split()))})", where=str(path),
+                    remedy="decode and merge the run again")
 
 
 def table_files(bundle: Bundle, table: Table) -> list[Path]:
