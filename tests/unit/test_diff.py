@@ -146,6 +146,20 @@ def test_a_thread_that_ended_early_is_told(make: Callable[..., Path], tmp_path: 
     assert (row["kind"], row["function"], row["what"]) == ("end", "loop", "this run's thread went on")
 
 
+def test_what_fork_returned_to_a_parent_is_no_difference_but_that_it_failed_is(tmp_path: Path) -> None:
+    paths = []
+    for name, result in (("one", 101), ("two", 202), ("failed", -11)):
+        program = Program(tmp_path, name)
+        program.run([program.round()])
+        for t, operation in ((0, "start"), (5, "fork")):
+            program.writer.thunk(0, t=t, operation=operation, acquire=False)
+        assert program.writer.thunks
+        program.writer.thunks[-1]["result"] = result
+        paths.append(program.merged())
+    assert rows(paths[0], paths[1]) == []
+    assert [row["what"] for row in rows(paths[0], paths[2])] == ["fork: another result"]
+
+
 def ask(capfd: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
     status = main(list(words))
     out, err = capfd.readouterr()

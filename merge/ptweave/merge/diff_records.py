@@ -59,9 +59,11 @@ where row = ?"""
 
 _THUNKS = """
 select row_number() over (order by thunk) as row, hash(operation, caller, functions[2], functions[3]) as token,
-       hash(result) as result, hash(null) as errno, hash(null) as paths, hash(null) as data, coalesce(seq, -1) as seq,
-       t, coalesce(wait, 0) as ns, thunk
+       hash(case when operation = 'fork' and result > 0 then null else result end) as result, hash(null) as errno,
+       hash(null) as paths, hash(null) as data, coalesce(seq, -1) as seq, t, coalesce(wait, 0) as ns, thunk
 from thunks left join call_stacks using (stack) where thread = ? order by 1"""
+"""What fork returns to a parent is a number that the kernel gives anew each time."""
+
 _THUNK = """
 select operation, operation || ' = ' || coalesce(result::varchar, '?'),
        list_transform(coalesce(functions, []), lambda x: coalesce(x, '?')), seq, t, thunk from (
