@@ -284,7 +284,8 @@ def test_a_table_that_is_missing_or_corrupt_is_said_and_others_are_answered(
 def test_options_that_cannot_be_together_are_refused(bundle: Bundle, capfd: pytest.CaptureFixture[str]) -> None:
     for words in (["hot", "--thunk", "0.1", "--thread", "0"], ["hot", "--from", "3"], ["calls"],
                   ["lineage", "--to", "nowhere"], ["lineage", "--to", "fd:1@5-5"],
-                  ["lineage", "--to", "address:0x20-0x10"]):
+                  ["lineage", "--to", "address:0x20-0x10"], ["timeline", "--from", "9", "--to", "3"],
+                  ["calls", "--thread", "0", "--from", "9", "--to", "3"]):
         status, out, err = ask(capfd, words[0], str(bundle.path), *words[1:])
         assert (status, out) == (2, "") and err.startswith("ptweave: ") and len(err.splitlines()) == 1
 

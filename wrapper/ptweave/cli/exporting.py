@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from ptweave.cli.output import quiet_when_nobody_reads, sink
-from ptweave.cli.parts import add_run_path, check_thread
+from ptweave.cli.parts import add_run_path, check_order, check_thread
 from ptweave.data.errors import BadInput
 from ptweave.merge import Run
 from ptweave.merge.exports import nodes
@@ -67,6 +67,7 @@ def add_thread(parser: argparse.ArgumentParser) -> None:
 
 def extent_of(args: argparse.Namespace) -> Extent:
     """What these options name."""
+    check_order(args.begin, args.end)
     return Extent(args.thread, args.begin, args.end)
 
 

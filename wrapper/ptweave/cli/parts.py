@@ -34,8 +34,15 @@ def check_thread(run: Run, number: int | None) -> None:
                        remedy='ptweave query RUN "from threads" shows which there are')
 
 
+def check_order(begin: int | None, end: int | None) -> None:
+    """Raises BadInput for a part that ends before it begins: what lies around it is no answer."""
+    if begin is not None and end is not None and end < begin:
+        raise BadInput("ends before it begins", where=f"--from {begin} --to {end}", remedy="give the smaller one first")
+
+
 def part_of(run: Run, args: argparse.Namespace) -> Part | None:
     """What the options name; None: all. Raises BadInput for what cannot be."""
+    check_order(args.begin, args.end)
     check_thread(run, args.thread)
     bounded = args.begin is not None or args.end is not None
     if args.thunk is not None:
