@@ -187,3 +187,16 @@ def test_what_is_appended_goes_to_the_end_wherever_the_position_is(tmp_path: Pat
     call("write", 4, BUFFER, 5, result=5)
     assert [row[3:6] for row in moved(merged(writer))] == [
         ("log", 0, 4), ("log", None, 5), ("log", 100, 5), ("log", 105, 1), ("log", 7, 5), ("new", 0, 5), ("new", 5, 5)]
+
+
+def test_copies_at_an_offset_in_memory_move_no_position(tmp_path: Path) -> None:
+    writer, call = started(tmp_path)
+    call("openat", AT_FDCWD, 1, 0, 0, result=3, path="in")
+    call("openat", AT_FDCWD, 1, 2, 0, result=4, path="out")
+    call("sendfile", 4, 3, BUFFER, 7, result=7)
+    call("copy_file_range", 3, 0, 4, BUFFER, 5, 0, result=5)
+    call("splice", 3, BUFFER, 4, 0, 2, 0, result=2)
+    call("sendfile", 4, 3, 0, 1, result=1)
+    assert [row[3:6] for row in moved(merged(writer))] == [
+        ("in", None, 7), ("out", 0, 7), ("in", 0, 5), ("out", None, 5), ("in", None, 2), ("out", 7, 2), ("in", 5, 1),
+        ("out", 9, 1)]

@@ -54,6 +54,10 @@ _MOVING = {
 _COPYING = {"sendfile": (1, 0), "splice": (0, 2), "copy_file_range": (0, 2), "tee": (0, 1)}
 """Calls that move bytes from one descriptor to another: which arguments these are."""
 
+_AT = {"sendfile": (2, None), "splice": (1, 3), "copy_file_range": (1, 3), "tee": (None, None)}
+"""Which arguments of these point to an offset: where one is not null, the descriptor's position is not used, nor moved,
+and the offset is in memory alone."""
+
 _NOTED = ("open", "openat", "creat", "openat2", "socket", "accept", "accept4", "memfd_create", "eventfd2",
           "epoll_create1", "timerfd_create", "signalfd4", "inotify_init1", "pidfd_open", "userfaultfd",
           "perf_event_open", "dup", "dup2", "dup3", "fcntl", "close", "close_range", "lseek", "execve", "execveat")
@@ -134,9 +138,10 @@ class Transfers:
         elif name in _MOVING and not own:
             yield from _move(base, descriptors, _MOVING[name], args, result)
         elif name in _COPYING and result and not own:
-            for place, incoming in zip(_COPYING[name], (True, False), strict=True):
+            for place, pointer, incoming in zip(_COPYING[name], _AT[name], (True, False), strict=True):
                 if place < len(args):
-                    yield {**base, **_moved(descriptors, _int(args[place]), result, incoming=incoming),
+                    away = pointer is not None and pointer < len(args) and args[pointer] != 0
+                    yield {**base, **_moved(descriptors, _int(args[place]), result, incoming=incoming, away=away),
                            "kind": "read" if incoming else "write", "input": incoming}
         elif name in _NOTED:
             paths = call["paths"] or []
@@ -187,9 +192,11 @@ def _int(value: int) -> int:
     return (value & 0xFFFFFFFF) - ((value & 0x80000000) << 1)
 
 
-def _moved(descriptors: Descriptors, number: int, size: int, *, incoming: bool, at: int | None = None) -> Row:
+def _moved(descriptors: Descriptors, number: int, size: int, *, incoming: bool, at: int | None = None,
+           away: bool = False) -> Row:
+    """Bytes moved at the descriptor's position, at an offset `at`, or `away` from both, nobody knows where."""
     file = descriptors.get(number)
-    offset = file.take(size, incoming=incoming) if at is None else at
+    offset = at if away or at is not None else file.take(size, incoming=incoming)
     return {"descriptor": number, "path": file.path, "offset": offset, "size": size, "address": None}
 
 
