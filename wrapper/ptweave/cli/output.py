@@ -69,17 +69,17 @@ def sink(path: Path | None) -> Iterator[IO[bytes]]:
 @contextlib.contextmanager
 def _written(path: Path) -> Iterator[IO[bytes]]:
     """A file to write, which gets its name when it is whole. What is there and no file (a pipe, /dev/null) is written
-    to: it must not be replaced by one, which root could. Of a symbolic link the file it leads to is replaced."""
-    if path.exists() and not path.is_file() and not path.is_dir():
+    to: it must not be replaced by one, which root could. So is what a symbolic link leads to: the kernel knows which
+    links root must not follow (protected_symlinks)."""
+    if path.is_symlink() or (path.exists() and not path.is_file() and not path.is_dir()):
         with path.open("wb") as file:
             yield file
         return
-    target = Path(os.path.realpath(path))
-    partial = target.with_name(f".{target.name}.{os.getpid()}")
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with partial.open("wb") as file:
             yield file
-        partial.replace(target)
+        partial.replace(path)
     finally:
         with contextlib.suppress(OSError):
             partial.unlink()
