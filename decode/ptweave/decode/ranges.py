@@ -20,10 +20,10 @@ from ptweave.data.errors import BadInput
 from ptweave.decode._ipt import ffi, lib
 from ptweave.decode.plan import Slice, Thread
 
-SMALLEST, LARGEST = 4 << 20, 8 << 20
+SMALLEST, LARGEST = 4 << 20, 16 << 20
 """Bytes of packets in a range, about: small ones forget too soon what they learnt, and memory bounds the others."""
 
-RANGES = 12
+RANGES = 8
 """Ranges that traces between the two are cut into, so that several processes find work to the end."""
 
 NONE = (1 << 64) - 1
