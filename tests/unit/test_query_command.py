@@ -9,8 +9,10 @@ import io
 import json
 import os
 import pty
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -222,6 +224,30 @@ def test_an_output_that_cannot_be_written_leaves_nothing(bundle: Bundle, tmp_pat
 
 def test_summary_and_examples_are_there() -> None:
     assert query.SUMMARY and "ptweave query" in query.EXAMPLES
+
+
+@pytest.mark.parametrize("computes", ["count(*)", "a.range, b.range"])
+def test_an_interrupt_is_heard_while_a_query_computes(computes: str, bundle: Bundle) -> None:
+    """Before it has rows, and while it writes them."""
+    sql = f"select {computes} from range(10000000000) a, range(1000) b"
+    command = [sys.executable, "-m", "ptweave.cli", "query", bundle.path, sql]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as asked:
+        try:
+            while seconds_of(asked.pid) < 3:  # it has long begun by then
+                assert asked.poll() is None, "the control: it would go on for hours"
+                time.sleep(0.05)
+            asked.send_signal(signal.SIGINT)
+            said = asked.communicate(timeout=30)[1]
+        finally:
+            asked.kill()
+    assert asked.returncode == -signal.SIGINT
+    assert said.splitlines() == [b"ptweave: stopped; what was finished is kept"]
+
+
+def seconds_of(pid: int) -> float:
+    """Processor time a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def test_what_is_no_file_is_written_to_and_stays_what_it_is(bundle: Bundle, tmp_path: Path) -> None:

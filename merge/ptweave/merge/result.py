@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterator
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from concurrent.futures import Future
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import duckdb
 import pyarrow as pa
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     import pandas
     import polars
 
+_T = TypeVar("_T")
 _QUERY = "query"
 _PLACE = "\nLINE "
 _MEMORY = "1GB"
@@ -33,8 +36,11 @@ class Result:
     Iterating gives tuples, streaming.
     """
 
-    def __init__(self, relation: duckdb.DuckDBPyRelation | None) -> None:
+    def __init__(self, relation: duckdb.DuckDBPyRelation | None,
+                 connection: duckdb.DuckDBPyConnection | None = None) -> None:
+        """`connection`: the relation's, which a Ctrl-C is to interrupt."""
         self._found = relation
+        self._of = connection
 
     @property
     def _relation(self) -> duckdb.DuckDBPyRelation | None:
@@ -58,15 +64,30 @@ class Result:
         if self._relation is None:
             return pa.schema([]), iter(())
         with query_errors():
-            reader = self._relation.to_arrow_reader(rows)
-        return reader.schema, _read(reader)
+            reader = self._heard(partial(self._relation.to_arrow_reader, rows))
+        return reader.schema, self._read(reader)
+
+    def _read(self, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+        with reader:
+            while True:
+                with query_errors():
+                    batch = self._heard(lambda: next(iter(reader), None))
+                if batch is None:
+                    return
+                yield batch
+
+    def _heard(self, work: Callable[[], _T]) -> _T:
+        """What `work`, which asks DuckDB, gives; a Ctrl-C in between is heard."""
+        if self._of is None or threading.current_thread() is not threading.main_thread():
+            return work()
+        return _beside(work, self._of.interrupt)
 
     def arrow(self) -> pa.Table:
         """All rows as an Arrow table."""
         if self._relation is None:
             return pa.table({})
         with query_errors():
-            table: pa.Table = self._relation.to_arrow_table()
+            table: pa.Table = self._heard(self._relation.to_arrow_table)
         return table
 
     def pandas(self) -> pandas.DataFrame:
@@ -76,7 +97,7 @@ class Result:
         if self._relation is None:
             return pandas.DataFrame()
         with query_errors():
-            frame: pandas.DataFrame = self._relation.df()
+            frame: pandas.DataFrame = self._heard(self._relation.df)
         return frame
 
     df = pandas
@@ -120,7 +141,7 @@ class Result:
         if self._relation is None:
             return self
         try:
-            return Result(step(self._relation))
+            return Result(step(self._relation), self._of)
         except duckdb.Error as error:
             raise sql_error(error) from error
 
@@ -214,7 +235,7 @@ def ask(connection: duckdb.DuckDBPyConnection, query: str, params: tuple[object,
         relation = cursor.sql(query, params=list(params)) if params else cursor.sql(query)
     except duckdb.Error as error:
         raise sql_error(_with_place(cursor, query, params, error)) from error
-    return Result(relation)
+    return Result(relation, cursor)
 
 
 def _one_line(text: str) -> str:
@@ -232,14 +253,24 @@ def query_errors() -> Iterator[None]:
         raise BadInput(f"failed ({_one_line(str(error))})", where=_QUERY, remedy="correct the query") from error
 
 
-def _read(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
-    with reader:
-        while True:
-            with query_errors():
-                batch = next(iter(reader), None)
-            if batch is None:
-                return
-            yield batch
+def _beside(work: Callable[[], _T], interrupt: Callable[[], None]) -> _T:
+    """What `work` gives, in a thread of its own: DuckDB does not always look for signals while it computes, and what
+    the main thread is told while it is in there would wait until it is done."""
+    answer: Future[_T] = Future()
+
+    def run() -> None:
+        try:
+            answer.set_result(work())
+        except BaseException as error:  # noqa: BLE001  it is raised where it is waited for
+            answer.set_exception(error)
+
+    threading.Thread(target=run, name="query").start()
+    try:
+        return answer.result()
+    except KeyboardInterrupt:
+        interrupt()
+        answer.exception()  # until it has ended
+        raise
 
 
 def _with_place(cursor: duckdb.DuckDBPyConnection, query: str, params: tuple[object, ...],
