@@ -190,7 +190,9 @@ class Quick(Result):
 
     @cached_property
     def _asked(self) -> Result:
-        return self._query()
+        asked = self._query()
+        self._of = asked._of
+        return asked
 
     @property
     def _relation(self) -> duckdb.DuckDBPyRelation | None:
