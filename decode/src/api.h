@@ -283,6 +283,27 @@ struct ptd_switch {
 };
 
 /*
+ * What is known of time somewhere in a trace, in TSC ticks; all zero: nothing. It decides what is told behind there,
+ * up to where the packets say it anew: a decoder that begins in the middle is given it.
+ */
+struct ptd_timing {
+    uint64_t time;       /* of the packets read last; 0: not known */
+    uint64_t tsc;        /* of the last TSC packet */
+    uint64_t ctc_time;   /* TSC at the crystal clock tick the deltas count from */
+    uint64_t ctc_delta;
+    uint64_t cycle_time; /* TSC at which cycles count from 0; 0: not known */
+    uint64_t cycles;
+    double ticks_per_cycle; /* measured; 0: not */
+    uint64_t now;        /* of the instruction executed last; 0: not known */
+    uint64_t since;      /* instructions executed since a timing packet */
+    uint32_t cbr;
+    uint8_t last_mtc;
+    uint8_t have_tma;
+    uint8_t mtc_incomplete; /* the TMA did not hold all bits of the next MTC */
+    uint8_t after_cyc;   /* the last packet was a CYC */
+};
+
+/*
  * Where a slice of a trace lies, and what its thread's flow had come to before it. When it ends at a PSB whose PSB+
  * says where execution stood, that is `stop_ip`: decoding stops before the first instruction there, at which the
  * next slice begins.
@@ -295,6 +316,7 @@ struct ptd_slice {
     uint64_t tsc;
     uint8_t has_stop;
     uint64_t stop_ip;
+    struct ptd_timing timing; /* at its first byte, where times are told by branch */
     const struct ptd_switch *switches; /* by time; the first holds from the beginning. Needs exact_time. */
     size_t switch_count;
 };
@@ -325,6 +347,16 @@ void ptd_decoder_destroy(struct ptd_decoder *decoder);
 /* Decode until the slice ends (0) or a column is full (1: come again with new rows); -ENOMEM, -EOVERFLOW. */
 int ptd_decoder_step(struct ptd_decoder *decoder, struct ptd_rows *rows);
 void ptd_decoder_progress(const struct ptd_decoder *decoder, struct ptd_progress *ret);
+
+/* What a decoder that is through with its slice knows of time behind it; nothing unless it tells times by branch. */
+void ptd_decoder_timing(struct ptd_decoder *decoder, struct ptd_timing *ret);
+
+/*
+ * Read the packets from `begin` to `end` for their time only; `timing` is that at `begin` and becomes that at `end`,
+ * but for what only instructions tell. Where packets are malformed it goes on at the next PSB. 0, -ENOMEM or -EINVAL.
+ */
+int ptd_timing_pass(const struct ptd_cpu *cpu, const uint8_t *packets, uint64_t begin, uint64_t end,
+                    struct ptd_timing *timing);
 
 /*
  * The path decoder: the same for the same slice as ptd_decoder, several times faster where code repeats. One of the

@@ -365,12 +365,9 @@ static int pace_init(struct ptd_cached *cached)
 {
     struct ptd_segment *segment = &cached->segment;
     const struct ptd_slice *slice = &segment->slice;
-    struct pt_config config;
     struct ptd_rows *moments = ptd_buffer_moments(&segment->buffer);
     segment->buffer.paced = true;
-    int error = moments ? ptd_config_init(&config, &cached->cpu, slice->packets, slice->size) : -ENOMEM;
-    if (error == 0)
-        error = ptd_pace_init(&segment->pace, &config, &cached->cpu);
+    int error = moments ? ptd_pace_init(&segment->pace, &cached->cpu, slice) : -ENOMEM;
     if (error < 0)
         return error;
     ptd_pace_sync(&segment->pace, moments, 0, slice->seq);

@@ -203,7 +203,7 @@ static int configure(struct ptd_decoder *decoder, const struct ptd_cpu *cpu)
         return -ENOMEM;
     decoder->of_host = cpu->exact_time;
     decoder->paced = cpu->exact_time || decoder->slice.switch_count;
-    if (decoder->paced && ptd_pace_init(&decoder->pace, &config, cpu) < 0)
+    if (decoder->paced && ptd_pace_init(&decoder->pace, cpu, &decoder->slice) < 0)
         return -ENOMEM;
     return ptd_flow_use_code(decoder);
 }
@@ -243,4 +243,11 @@ void ptd_decoder_destroy(struct ptd_decoder *decoder)
     ptd_trail_deinit(&decoder->trail);
     ptd_joins_deinit(&decoder->joins);
     free(decoder);
+}
+
+void ptd_decoder_timing(struct ptd_decoder *decoder, struct ptd_timing *ret)
+{
+    *ret = (struct ptd_timing){0};
+    if (decoder->paced)
+        ptd_pace_end(&decoder->pace, ret);
 }

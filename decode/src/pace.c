@@ -11,12 +11,21 @@
  */
 #include "pace.h"
 
+#include "config.h"
+
 #include <string.h>
 
-int ptd_pace_init(struct ptd_pace *pace, const struct pt_config *config, const struct ptd_cpu *cpu)
+int ptd_pace_init(struct ptd_pace *pace, const struct ptd_cpu *cpu, const struct ptd_slice *slice)
 {
+    struct pt_config config;
     memset(pace, 0, sizeof *pace);
-    return ptd_timer_init(&pace->timer, config, cpu);
+    int error = ptd_config_init(&config, cpu, slice->packets, slice->size);
+    if (error == 0)
+        error = ptd_timer_init(&pace->timer, &config, cpu);
+    pace->timer.at = slice->timing;
+    pace->now = slice->timing.now;
+    pace->since = slice->timing.since;
+    return error;
 }
 
 void ptd_pace_deinit(struct ptd_pace *pace)
@@ -28,10 +37,9 @@ void ptd_pace_deinit(struct ptd_pace *pace)
 
 static void say(struct ptd_pace *pace, struct ptd_rows *rows, int64_t next, int32_t before, uint64_t time)
 {
-    if (!time || (pace->said && time == pace->now))
+    if (!time || time == pace->now)
         return;
     pace->now = time;
-    pace->said = true;
     ptd_rows_moment(rows, next, time, before);
 }
 
@@ -44,23 +52,23 @@ static void go_on_to(struct ptd_pace *pace, struct ptd_rows *rows, int64_t next,
 /* Time goes on to that of the packets read so far. */
 static void go_on(struct ptd_pace *pace, struct ptd_rows *rows, int64_t next, int32_t before)
 {
-    go_on_to(pace, rows, next, before, pace->timer.time);
+    go_on_to(pace, rows, next, before, pace->timer.at.time);
 }
 
 /* A PSB is at the time of its TSC, whatever was estimated before. */
 static void go_on_by_psb(struct ptd_pace *pace, struct ptd_rows *rows, int64_t next, int32_t before)
 {
-    go_on_to(pace, rows, next, before, pace->timer.tsc ? pace->timer.tsc : pace->timer.time);
+    go_on_to(pace, rows, next, before, pace->timer.at.tsc ? pace->timer.at.tsc : pace->timer.at.time);
 }
 
 /* The same, where a time may be long ago: what ran since is worth half a tick of the bus clock an instruction. */
 static void guess(struct ptd_pace *pace, struct ptd_rows *rows, int64_t next, int32_t before)
 {
     uint64_t more = pace->since << 1;
-    if (pace->timer.cbr && pace->timer.nominal)
-        more = more * pace->timer.nominal / pace->timer.cbr;
-    if (pace->timer.time)
-        say(pace, rows, next, before, pace->timer.time + more);
+    if (pace->timer.at.cbr && pace->timer.nominal)
+        more = more * pace->timer.nominal / pace->timer.at.cbr;
+    if (pace->timer.at.time)
+        say(pace, rows, next, before, pace->timer.at.time + more);
 }
 
 /* ---- packets ---- */
@@ -311,4 +319,14 @@ void ptd_pace_sync(struct ptd_pace *pace, struct ptd_rows *rows, uint64_t offset
     pace->mark = next;
     pace->behind_count = 0;
     go_on_by_psb(pace, rows, next, 0);
+}
+
+void ptd_pace_end(struct ptd_pace *pace, struct ptd_timing *ret)
+{
+    struct ptd_timer *timer = &pace->timer;
+    timer->stamped = false;
+    ptd_timer_skip(timer, timer->size);
+    *ret = timer->at;
+    ret->now = pace->now;
+    ret->since = timer->stamped ? 0 : pace->since + pace->walked;
 }

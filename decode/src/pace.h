@@ -33,14 +33,13 @@ struct ptd_pace {
     uint32_t bits;   /* of a TNT, not used yet */
     bool held;       /* the timer's packet is not used yet */
     bool adrift;     /* packets and flow do not go together: from the next PSB on they do again */
-    bool said;       /* a moment has been written */
     uint32_t behind_count;
     struct ptd_pace_block behind[PTD_PACE_BLOCKS]; /* since the packet used last */
     struct ptd_walker *walker; /* of the code being executed */
 };
 
-/* Returns 0 or -ENOMEM; deinit also takes one whose init failed. */
-int ptd_pace_init(struct ptd_pace *pace, const struct pt_config *config, const struct ptd_cpu *cpu);
+/* The pace of a slice. Returns 0, -EINVAL or -ENOMEM; deinit also takes one whose init failed. */
+int ptd_pace_init(struct ptd_pace *pace, const struct ptd_cpu *cpu, const struct ptd_slice *slice);
 void ptd_pace_deinit(struct ptd_pace *pace);
 
 /* Decoding begins at the PSB at `offset`, before the block `next`. */
@@ -60,7 +59,7 @@ static inline bool ptd_pace_bits(struct ptd_pace *pace, uint32_t bits, uint32_t 
         return false;
     while (pace->bits < bits) {
         /* a TNT right behind, at a time that is known already */
-        unsigned more = pace->held || pace->timer.time > pace->now ? 0 : ptd_timer_tnt(&pace->timer);
+        unsigned more = pace->held || pace->timer.at.time > pace->now ? 0 : ptd_timer_tnt(&pace->timer);
         if (!more)
             return false;
         pace->bits += more;
@@ -72,6 +71,9 @@ static inline bool ptd_pace_bits(struct ptd_pace *pace, uint32_t bits, uint32_t 
     pace->behind_count = 0;
     return true;
 }
+
+/* The slice is over: what is known of time behind it. */
+void ptd_pace_end(struct ptd_pace *pace, struct ptd_timing *ret);
 
 /* An event took place before the block `next`. */
 void ptd_pace_event(struct ptd_pace *pace, struct ptd_rows *rows, const struct pt_event *event, int64_t next);

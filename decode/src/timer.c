@@ -13,6 +13,7 @@
 #include "timer.h"
 
 #include "cached_packets.h"
+#include "config.h"
 #include "psb.h"
 
 #include <errno.h>
@@ -61,8 +62,8 @@ static double rate_by_cbr(const struct ptd_timer *timer, uint32_t cbr)
 /* An estimate becomes the time unless it would go back. */
 static void estimate(struct ptd_timer *timer, uint64_t time)
 {
-    if (time >= timer->time)
-        timer->time = time;
+    if (time >= timer->at.time)
+        timer->at.time = time;
     timer->stamped = true;
 }
 
@@ -87,10 +88,10 @@ static uint64_t mtc_delta(const struct ptd_timer *timer, uint8_t last, uint8_t m
 static double measure(const struct ptd_timer *timer)
 {
     struct pt_packet_decoder *ahead = timer->packets;
-    uint64_t back = timer->offset, cycles = 0, delta = timer->ctc_delta, time = 0, reached = timer->time;
-    uint8_t last = timer->last_mtc;
+    uint64_t back = timer->offset, cycles = 0, delta = timer->at.ctc_delta, time = 0, reached = timer->at.time;
+    uint8_t last = timer->at.last_mtc;
     uint32_t cbr = 0;
-    bool after_cyc = true, fixing = timer->mtc_incomplete, found = false, over = false;
+    bool after_cyc = true, fixing = timer->at.mtc_incomplete, found = false, over = false;
     struct pt_packet packet;
     while (!found && !over && pt_pkt_next(ahead, &packet, sizeof packet) > 0) {
         switch (packet.type) {
@@ -105,7 +106,7 @@ static double measure(const struct ptd_timer *timer)
             fixing = false;
             delta += mtc_delta(timer, last, packet.payload.mtc.ctc);
             last = packet.payload.mtc.ctc;
-            time = timer->ctc_time + crystal_to_tsc(timer, delta);
+            time = timer->at.ctc_time + crystal_to_tsc(timer, delta);
             over = time < reached;
             found = !over && after_cyc;
             reached = time;
@@ -136,37 +137,37 @@ static double measure(const struct ptd_timer *timer)
     (void)pt_pkt_sync_set(ahead, back);
     if (!found || over || !cycles)
         return 0;
-    double rate = (double)(time - timer->time) / (double)cycles;
+    double rate = (double)(time - timer->at.time) / (double)cycles;
     if (!cbr)
-        cbr = timer->cbr;
+        cbr = timer->at.cbr;
     return cbr && rate > rate_by_cbr(timer, cbr) && rate / rate_by_cbr(timer, cbr) > RATE_MAX ? 0 : rate;
 }
 
 static void count_cycles_from_here(struct ptd_timer *timer)
 {
-    timer->cycle_time = timer->time;
-    timer->cycles = 0;
-    timer->ticks_per_cycle = 0;
+    timer->at.cycle_time = timer->at.time;
+    timer->at.cycles = 0;
+    timer->at.ticks_per_cycle = 0;
 }
 
 static void on_tsc(struct ptd_timer *timer, uint64_t tsc)
 {
-    timer->have_tma = false;
-    if (timer->time) {
-        tsc |= timer->time & ~(WRAP - 1);
-        timer->tsc = tsc;
-        if (tsc < timer->time) {
-            if (timer->time - tsc < WRAP / 2)
-                tsc = timer->time;
+    timer->at.have_tma = false;
+    if (timer->at.time) {
+        tsc |= timer->at.time & ~(WRAP - 1);
+        timer->at.tsc = tsc;
+        if (tsc < timer->at.time) {
+            if (timer->at.time - tsc < WRAP / 2)
+                tsc = timer->at.time;
             else
-                timer->tsc = tsc += WRAP;
+                timer->at.tsc = tsc += WRAP;
         }
     } else {
-        timer->tsc = tsc;
+        timer->at.tsc = tsc;
     }
-    timer->time = tsc;
+    timer->at.time = tsc;
     timer->stamped = true;
-    if (timer->after_cyc)
+    if (timer->at.after_cyc)
         count_cycles_from_here(timer);
 }
 
@@ -174,37 +175,37 @@ static void on_tma(struct ptd_timer *timer, uint16_t ctc, uint16_t fast)
 {
     if (!timer->ratio_ctc)
         return;
-    timer->last_mtc = (uint8_t)(ctc >> timer->mtc_shift);
-    timer->ctc_time = timer->tsc - fast - crystal_to_tsc(timer, ctc & ((1u << timer->mtc_shift) - 1));
-    timer->ctc_delta = 0;
-    timer->have_tma = timer->mtc_incomplete = true;
+    timer->at.last_mtc = (uint8_t)(ctc >> timer->mtc_shift);
+    timer->at.ctc_time = timer->at.tsc - fast - crystal_to_tsc(timer, ctc & ((1u << timer->mtc_shift) - 1));
+    timer->at.ctc_delta = 0;
+    timer->at.have_tma = timer->at.mtc_incomplete = true;
 }
 
 static void on_mtc(struct ptd_timer *timer, uint8_t mtc)
 {
-    if (!timer->have_tma)
+    if (!timer->at.have_tma)
         return;
-    if (timer->mtc_shift > 8 && timer->mtc_incomplete) {
-        timer->last_mtc = complete_mtc(timer->last_mtc, mtc, timer->mtc_shift);
-        timer->mtc_incomplete = false;
+    if (timer->mtc_shift > 8 && timer->at.mtc_incomplete) {
+        timer->at.last_mtc = complete_mtc(timer->at.last_mtc, mtc, timer->mtc_shift);
+        timer->at.mtc_incomplete = false;
     }
-    timer->ctc_delta += mtc_delta(timer, timer->last_mtc, mtc);
-    timer->last_mtc = mtc;
-    estimate(timer, timer->ctc_time + crystal_to_tsc(timer, timer->ctc_delta));
-    if (timer->after_cyc) {
+    timer->at.ctc_delta += mtc_delta(timer, timer->at.last_mtc, mtc);
+    timer->at.last_mtc = mtc;
+    estimate(timer, timer->at.ctc_time + crystal_to_tsc(timer, timer->at.ctc_delta));
+    if (timer->at.after_cyc) {
         count_cycles_from_here(timer);
-        timer->ticks_per_cycle = measure(timer);
+        timer->at.ticks_per_cycle = measure(timer);
     }
 }
 
 static void on_cyc(struct ptd_timer *timer, uint64_t cycles)
 {
-    timer->cycles += cycles;
-    double rate = timer->ticks_per_cycle;
-    if (rate == 0 && timer->cbr)
-        rate = rate_by_cbr(timer, timer->cbr);
-    if (timer->cycle_time && rate != 0)
-        estimate(timer, (uint64_t)((double)timer->cycle_time + (double)timer->cycles * rate));
+    timer->at.cycles += cycles;
+    double rate = timer->at.ticks_per_cycle;
+    if (rate == 0 && timer->at.cbr)
+        rate = rate_by_cbr(timer, timer->at.cbr);
+    if (timer->at.cycle_time && rate != 0)
+        estimate(timer, (uint64_t)((double)timer->at.cycle_time + (double)timer->at.cycles * rate));
 }
 
 /* ---- the packets ---- */
@@ -216,9 +217,11 @@ static bool read(struct ptd_timer *timer)
         (void)pt_pkt_sync_set(timer->packets, timer->offset);
     timer->moved = false;
     do {
+        if (timer->offset >= timer->size)
+            return false;
         int size = pt_pkt_next(timer->packets, &timer->packet, sizeof timer->packet);
         if (size <= 0) {
-            timer->have_tma = false;
+            timer->at.have_tma = false;
             return false;
         }
         timer->offset += (uint64_t)size;
@@ -228,11 +231,11 @@ static bool read(struct ptd_timer *timer)
 
 static void on_cbr(struct ptd_timer *timer, uint8_t ratio)
 {
-    if (timer->cbr == ratio)
+    if (timer->at.cbr == ratio)
         return;
-    timer->cbr = ratio;
-    timer->cycle_time = timer->time;
-    timer->cycles = 0;
+    timer->at.cbr = ratio;
+    timer->at.cycle_time = timer->at.time;
+    timer->at.cycles = 0;
 }
 
 /* Take the time of the packet read last. */
@@ -256,12 +259,12 @@ static void take_time(struct ptd_timer *timer)
         on_cbr(timer, packet->payload.cbr.ratio);
         break;
     case ppt_stop:
-        timer->have_tma = false;
+        timer->at.have_tma = false;
         break;
     default:
         break;
     }
-    timer->after_cyc = packet->type == ppt_cyc;
+    timer->at.after_cyc = packet->type == ppt_cyc;
 }
 
 /* Behind a PSB: read to the end of its PSB+. */
@@ -275,7 +278,7 @@ static void read_psb(struct ptd_timer *timer)
         if (timer->packet.type == ppt_psbend || timer->packet.type == ppt_ovf)
             break;
     }
-    timer->cbr_said = timer->cbr;
+    timer->cbr_said = timer->at.cbr;
 }
 
 static enum ptd_next step_of(struct ptd_timer *timer)
@@ -321,7 +324,7 @@ unsigned ptd_timer_tnt(struct ptd_timer *timer)
         return 0;
     timer->offset += size;
     timer->moved = true;
-    timer->after_cyc = false;
+    timer->at.after_cyc = false;
     timer->step = PTD_NEXT_TNT;
     return count;
 }
@@ -341,8 +344,8 @@ enum ptd_next ptd_timer_next(struct ptd_timer *timer)
             continue;
         }
         timer->step = step_of(timer);
-        if (timer->step == PTD_NEXT_NONE && timer->cbr != timer->cbr_said) {
-            timer->cbr_said = timer->cbr;
+        if (timer->step == PTD_NEXT_NONE && timer->at.cbr != timer->cbr_said) {
+            timer->cbr_said = timer->at.cbr;
             timer->step = PTD_NEXT_CBR;
         }
     }
@@ -362,7 +365,68 @@ void ptd_timer_skip(struct ptd_timer *timer, uint64_t offset)
 
 void ptd_timer_begin(struct ptd_timer *timer)
 {
-    if (read(timer) && timer->packet.type == ppt_psb)
+    if (read(timer) && timer->packet.type == ppt_psb) {
+        take_time(timer);
         read_psb(timer);
+    }
     timer->step = PTD_NEXT_NONE;
+}
+
+/* ---- packets without flow ---- */
+
+/* Size of the packet at `at` if it is a complete one of flow, which says nothing of time; else 0. */
+static unsigned flow_packet(const uint8_t *at, const uint8_t *end)
+{
+    uint64_t value = 0;
+    unsigned count;
+    bool known;
+    switch (at[0] & 31) {
+    case PTD_OPC_TIP:
+    case PTD_OPC_PGE:
+    case PTD_OPC_PGD:
+    case PTD_OPC_FUP:
+        return ptd_packet_ip(at, end, &value, &known);
+    default:
+        return ptd_packet_tnt(at, end, &value, &count);
+    }
+}
+
+/* Read on to `end`, for its time only; what is malformed is left out up to the next PSB. */
+static void pass_to(struct ptd_timer *timer, uint64_t end)
+{
+    while (timer->offset < end) {
+        unsigned size = flow_packet(timer->begin + timer->offset, timer->begin + end);
+        if (size) {
+            timer->offset += size;
+            timer->moved = true;
+            timer->at.after_cyc = false;
+        } else if (read(timer)) {
+            take_time(timer);
+        } else {
+            uint64_t psb = ptd_psb_after(timer->begin, end, timer->offset + 1);
+            timer->offset = psb < end ? psb : end;
+            timer->moved = true;
+        }
+    }
+}
+
+int ptd_timing_pass(const struct ptd_cpu *cpu, const uint8_t *packets, uint64_t begin, uint64_t end,
+                    struct ptd_timing *timing)
+{
+    struct pt_config config;
+    struct ptd_timer timer;
+    if (begin >= end)
+        return 0;
+    int error = ptd_config_init(&config, cpu, packets, end);
+    if (error == 0)
+        error = ptd_timer_init(&timer, &config, cpu);
+    if (error < 0)
+        return error;
+    timer.at = *timing;
+    timer.offset = begin;
+    timer.moved = true;
+    pass_to(&timer, end);
+    *timing = timer.at;
+    ptd_timer_deinit(&timer);
+    return 0;
 }

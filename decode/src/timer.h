@@ -37,25 +37,13 @@ struct ptd_timer {
     uint32_t mtc_shift;
     uint32_t ratio_tsc, ratio_ctc; /* TSC ticks per so many crystal clock ticks; ratio_ctc 0: not known */
     uint32_t nominal; /* ratio of the TSC's frequency to the bus clock */
-    /* time */
-    uint64_t time; /* 0: not known */
-    uint64_t tsc;  /* of the last TSC packet */
-    bool have_tma;
-    bool mtc_incomplete; /* the TMA did not hold all bits of the next MTC */
-    uint8_t last_mtc;
-    uint64_t ctc_time; /* TSC at the crystal clock tick the deltas count from */
-    uint64_t ctc_delta;
-    uint64_t cycle_time; /* TSC at which cycles count from 0; 0: not known */
-    uint64_t cycles;
-    double ticks_per_cycle; /* measured; 0: not */
-    uint32_t cbr;
+    struct ptd_timing at; /* of the packets read so far */
     uint32_t cbr_said;
     bool stamped; /* a timing packet set the time since this was last cleared */
     /* the packet read last */
     enum ptd_next step;
     struct pt_packet packet;
     uint64_t offset; /* behind it */
-    bool after_cyc;  /* the packet before the one being read was a CYC */
     bool fup_wanted; /* a FUP that belongs to the packet read last follows */
     bool moved;      /* we read on by ourselves: libipt's packet decoder is behind */
     bool psb_has_ip;

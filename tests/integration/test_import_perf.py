@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ptweave.data import Times
+from ptweave.decode import task
 from ptweave.decode.expand import Expansion
 from ptweave.decode.flow import decode_flow
 from support import perf_case, perf_script
@@ -27,8 +28,12 @@ TIMING = {"tsc": {"mtc": False, "cyc": False}, "mtc": {"cyc": False}, "mtc+cyc":
           "rare mtc": {"mtc_shift": 9}}
 
 
+CUTS = (1, 700)
+"""Bytes of ranges that traces are decoded in as well: a range at every PSB, and one at some of them."""
+
+
 def agree(file: Path, symfs: Path) -> perf_case.Answer:
-    """Decode with both; they must agree, and without an error. Returns the answer."""
+    """Decode with both; they must agree, without an error, wherever our ranges are cut. Returns the answer."""
     expected, errors = perfs(file, symfs)
     assert errors == []
     assert expected
@@ -40,6 +45,9 @@ def agree(file: Path, symfs: Path) -> perf_case.Answer:
                   if mine != theirs]
         assert differ == []
     decoded(made).bundle.ledger().check()
+    for size in CUTS:
+        decode_flow(made.bundle, size=size)
+        assert perf_case.answer(made) == found
     return found
 
 
@@ -211,6 +219,17 @@ def test_a_virtual_machines_addresses_are_not_taken_for_the_hosts(at_psb: bool, 
     assert [ip for _, ip in found[100]] == [code["enter"], code["back"], code["end"]]
     gaps = decoded(made).rows("gaps")
     assert [(gap["kind"], "virtual machine" in gap["detail"]) for gap in gaps] == [("missing_image", True)]
+
+
+def test_a_range_that_begins_without_what_was_before_it_tells_other_times(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer, _, symfs = one(tmp_path, 102)
+    found, made = ours(writer.write(tmp_path / "perf.data"), symfs, tmp_path / "run.ptw")
+    monkeypatch.setattr(task, "Leads", lambda *what: None)
+    decode_flow(made.bundle, size=300)
+    cut = perf_case.answer(made)
+    assert [ip for _, ip in cut[100]] == [ip for _, ip in found[100]]
+    assert cut != found
 
 
 def test_a_changed_tsc_shows_as_a_difference(tmp_path: Path) -> None:

@@ -31,9 +31,10 @@ from ptweave.decode.assemble import CLASSES, EVENTS, PART_ROWS, Assembler, Total
 from ptweave.decode.debug_files import DebugFiles
 from ptweave.decode.images import Code
 from ptweave.decode.naming import Naming
-from ptweave.decode.plan import plan
+from ptweave.decode.plan import Thread, plan
+from ptweave.decode.processor import processor
 from ptweave.decode.ranges import range_bytes
-from ptweave.decode.task import Decoder, Key, Task, chosen, finished, tasks
+from ptweave.decode.task import Decoder, Key, Task, chosen, finished, switched, tasks
 from ptweave.decode.worker import release_memory
 from ptweave.decode.workers import Here, Pool, Workers
 
@@ -110,8 +111,11 @@ class _Decode:
         self.report = report
         self.progress = progress
         self.files = files
-        self.code = Code(read_sideband(bundle.sideband), bundle.images)
-        self.threads = plan(bundle, read_sideband(bundle.sideband))
+        sideband = read_sideband(bundle.sideband)
+        self.code = Code(sideband, bundle.images)
+        self.threads = plan(bundle, sideband)
+        self.cpu = processor(bundle.manifest)
+        self.switched = switched(sideband, self.cpu)
         self.assembler = Assembler(interleaved=any(thread.of_cpu for thread in self.threads), part_rows=part_rows)
 
     def run(self, size: int | None) -> None:
@@ -119,7 +123,7 @@ class _Decode:
         with report.step("plan"):
             report.trace_bytes = sum(thread.size for thread in self.threads)
             each = range_bytes(report.trace_bytes) if size is None else size
-            todo = [task for thread in self.threads for task in tasks(thread, each)]
+            todo = [task for thread in self.threads for task in tasks(thread, each, self._timed(thread))]
             key = Key.of(self.bundle, report.decoder)
             files = [self.folder / key.name(task) for task in todo]
             done = {index for index, file in enumerate(files) if finished(file)}
@@ -133,6 +137,10 @@ class _Decode:
             report.instructions += totals.instructions
             report.blocks += totals.seq
         self.progress(report.trace_bytes, report.trace_bytes)
+
+    def _timed(self, thread: Thread) -> Any:
+        """The processor, where times of its packets are told by branch: what is before a range decides them."""
+        return self.cpu if self.cpu.exact_time or thread.path.stem in self.switched else None
 
     def _clear(self, wanted: set[str]) -> None:
         """Remove what an earlier decode left that is of no use."""

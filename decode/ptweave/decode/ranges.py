@@ -18,6 +18,7 @@ from typing import Any
 
 from ptweave.data.errors import BadInput
 from ptweave.decode._ipt import ffi, lib
+from ptweave.decode.leads import Lead, Leads
 from ptweave.decode.plan import Slice, Thread
 
 SMALLEST, LARGEST = 4 << 20, 16 << 20
@@ -35,6 +36,8 @@ class Range:
 
     `stop` is the address at which execution stood at `end`, None when that is not known: tracing was off, or no PSB
     is there. `first`: the slice begins here.
+
+    `lead`: what time it is at `begin`, None where that is of no concern.
     """
 
     begin: int
@@ -43,6 +46,7 @@ class Range:
     epoch: int
     stop: int | None = None
     first: bool = True
+    lead: Lead | None = None
 
 
 def range_bytes(total: int) -> int:
@@ -50,24 +54,25 @@ def range_bytes(total: int) -> int:
     return min(max(total // RANGES, SMALLEST), LARGEST)
 
 
-def cut(thread: Thread, packets: Any, size: int) -> Iterator[Range]:
+def cut(thread: Thread, packets: Any, size: int, leads: Leads | None = None) -> Iterator[Range]:
     """The ranges of a thread's trace, in order; `packets` is a `uint8_t *` to all of it.
 
-    A range ends at the first PSB `size` bytes after its beginning, or later.
+    A range ends at the first PSB `size` bytes after its beginning, or later. `leads` finds what time they begin at.
     """
     lost = {gap.offset for gap in thread.lost}
     for part in thread.slices:
         begin = part.begin
+        lead: Lead | None = None
         while part.space is not None:
             end = _next(packets, part, begin + size)
             if end is None:
                 break
-            yield Range(begin, end, part.space, part.epoch, _stop(packets, thread, end), begin == part.begin)
-            begin = end
+            yield Range(begin, end, part.space, part.epoch, _stop(packets, thread, end), begin == part.begin, lead)
+            begin, lead = end, leads.find(part, end) if leads else None
         stop = None
         if part.space is not None and part.end not in lost and part.end < thread.end:
             stop = _stop(packets, thread, part.end)
-        yield Range(begin, part.end, part.space, part.epoch, stop, begin == part.begin)
+        yield Range(begin, part.end, part.space, part.epoch, stop, begin == part.begin, lead)
 
 
 def _next(packets: Any, part: Slice, start: int) -> int | None:

@@ -34,6 +34,7 @@ from ptweave.decode import _ipt, gaps
 from ptweave.decode._ipt import ffi, lib
 from ptweave.decode.columns import array
 from ptweave.decode.images import Code, Mapping
+from ptweave.decode.leads import Leads, ended
 from ptweave.decode.plan import Switch, Thread, switches_of
 from ptweave.decode.processor import described, processor
 from ptweave.decode.ranges import Range, cut, opened
@@ -76,9 +77,9 @@ def chosen(decoder: Decoder) -> Decoder:
 def _functions(decoder: Decoder) -> _Functions:
     if chosen(decoder) is Decoder.LIBIPT:
         return _Functions("struct ptd_decoder **", lib.ptd_decoder_create, lib.ptd_decoder_step,
-                          lib.ptd_decoder_progress, lib.ptd_decoder_destroy, version=4)
+                          lib.ptd_decoder_progress, lib.ptd_decoder_destroy, version=5)
     return _Functions("struct ptd_cached **", lib.ptd_cached_create, lib.ptd_cached_step, lib.ptd_cached_progress,
-                      lib.ptd_cached_destroy, version=4)
+                      lib.ptd_cached_destroy, version=5)
 
 
 @dataclass(frozen=True)
@@ -96,8 +97,11 @@ class Task:
         return sum(part.end - part.begin for part in self.ranges)
 
 
-def tasks(thread: Thread, size: int) -> list[Task]:
-    """A thread's trace as tasks of about `size` bytes each: they depend on the trace and the sideband alone."""
+def tasks(thread: Thread, size: int, cpu: Any = None) -> list[Task]:
+    """A thread's trace as tasks of about `size` bytes each: they depend on the trace and the sideband alone.
+
+    `cpu`, a `struct ptd_cpu *`, is given where times are told by branch.
+    """
     made: list[Task] = []
     part: list[Range] = []
     found: list[tuple[int, gaps.Gap]] = []
@@ -112,7 +116,7 @@ def tasks(thread: Thread, size: int) -> list[Task]:
 
     with opened(thread.path, thread.size) as packets:
         with ffi.from_buffer("uint8_t[]", packets) as whole:
-            for each in cut(thread, whole, size):
+            for each in cut(thread, whole, size, Leads(cpu, packets, whole) if cpu else None):
                 while lost and lost[0].offset <= each.begin:
                     found.append((len(part), gaps.lost(lost.pop(0))))
                 if each.space is None:
@@ -379,6 +383,13 @@ class _Switches:
         return self._missing[self._which[max(at, 0)]]
 
 
+def switched(sideband: pa.Table, cpu: Any) -> dict[str, list[Switch]]:
+    """The switches of each trace that has to be held against them (`cpu`: a `struct ptd_cpu *`)."""
+    # where a thread's trace is of one space throughout there is nothing to switch to
+    return {stem: switches for stem, switches in switches_of(sideband).items()
+            if len(switches) > 1 or cpu.exact_time or stem.startswith("cpu-")}
+
+
 @dataclass
 class _Sums:
     """What a task has come to so far: what the next range of it goes on from."""
@@ -402,11 +413,10 @@ class Decoding:
         self._functions = _functions(decoder)
         self._sections = _Sections(self.code)
         self._cpu = processor(bundle.manifest)
-        # where a thread's trace is of one space throughout there is nothing to switch to
-        self._switches = {stem: switches for stem, switches in switches_of(read_sideband(bundle.sideband)).items()
-                          if len(switches) > 1 or self._cpu.exact_time or stem.startswith("cpu-")}
+        self._switches = switched(read_sideband(bundle.sideband), self._cpu)
         self._rows: Any = None
         self._tables = own(lib.ptd_tables_create(), lib.ptd_tables_destroy)
+        self._lead_tables: Any = None
 
     def run(self, task: Task, file: Path, moved: Callable[[int], None] = lambda done: None) -> None:
         """Decode a task into `file`; `moved` is told bytes of it that are behind.
@@ -454,7 +464,8 @@ class Decoding:
             where = ffi.new("struct ptd_slice *", {
                 "packets": whole + part.begin, "size": part.end - part.begin, "offset": part.begin,
                 "seq": sums.seq, "tsc": sums.tsc, "has_stop": part.stop is not None, "stop_ip": part.stop or 0,
-                "switches": switches.handle, "switch_count": len(switches.all)})
+                "switches": switches.handle, "switch_count": len(switches.all),
+                "timing": self._timing(task, part, space, switches, whole)[0]})
             made = ffi.new(self._functions.handle)
             _check(self._functions.create(tables, space, self._cpu, where, made), task)
             decoder = own(made[0], self._functions.destroy)
@@ -477,6 +488,28 @@ class Decoding:
         sums.instructions += progress.instructions
         sums.branches += progress.branches
         sums.off, sums.off_ip = bool(progress.off), progress.off_ip
+
+    def _timing(self, task: Task, part: Range, space: Any, switches: _Switches, packets: Any) -> Any:
+        """What time it is where a range begins, a `struct ptd_timing *`: what its lead comes to."""
+        if part.lead is None:
+            return ffi.new("struct ptd_timing *")
+        self._lead_tables = self._lead_tables or own(lib.ptd_tables_create(), lib.ptd_tables_destroy)
+        begin = part.lead.begin
+        stop = ffi.new("uint64_t *")
+        has_stop = lib.ptd_psb_ip(packets, part.end, part.begin, stop) == 1
+        where = ffi.new("struct ptd_slice *", {
+            "packets": packets + begin, "size": part.begin - begin, "offset": begin, "has_stop": has_stop,
+            "stop_ip": stop[0], "switches": switches.handle, "switch_count": len(switches.all),
+            "timing": ffi.from_buffer("struct ptd_timing *", part.lead.timing)[0]})
+        made = ffi.new("struct ptd_decoder **")
+        lib.ptd_tables_clear(self._lead_tables)
+        _check(lib.ptd_decoder_create(self._lead_tables, space, self._cpu, where, made), task)
+        decoder = own(made[0], lib.ptd_decoder_destroy)
+        rows = self._rows = self._rows or own(lib.ptd_rows_create(STEP_ROWS), lib.ptd_rows_destroy)
+        while _check(lib.ptd_decoder_step(decoder, rows), task):
+            lib.ptd_rows_clear(rows)
+        lib.ptd_rows_clear(rows)
+        return ended(decoder)
 
 
 def _columns(rows: Any, switches: _Switches, sums: _Sums) -> dict[str, pa.Array]:
