@@ -50,6 +50,14 @@ enum ptd_event {
     PTD_EV_TICK,
     PTD_EV_CBR,
     PTD_EV_MNT,
+    /* of packets libipt does not know */
+    PTD_EV_CFE,
+    PTD_EV_PAGE_FAULT,
+    PTD_EV_VMX_QUALIFICATION,
+    PTD_EV_VMX_REASON,
+    PTD_EV_EVD, /* of another type */
+    PTD_EV_INTERRUPT_FLAG,
+    PTD_EV_PEBS,
     PTD_EV_UNKNOWN
 };
 
@@ -275,6 +283,15 @@ struct ptd_cpu {
     uint8_t exact_time; /* hold packets and flow side by side: the moment of each branch, as perf tells it */
 };
 
+/*
+ * Packets libipt does not know, overwritten in place by such as it knows: what they were is said to the decoder of the
+ * same bytes. `ret` becomes NULL when there are none. Returns 0 or -ENOMEM.
+ */
+struct ptd_stand_ins;
+
+int ptd_stand_ins_create(uint8_t *packets, uint64_t size, struct ptd_stand_ins **ret);
+void ptd_stand_ins_destroy(struct ptd_stand_ins *stand_ins);
+
 /* From a time on what runs is another thread's, or in another space. */
 struct ptd_switch {
     uint64_t tsc;
@@ -317,6 +334,7 @@ struct ptd_slice {
     uint8_t has_stop;
     uint64_t stop_ip;
     struct ptd_timing timing; /* at its first byte, where times are told by branch */
+    const struct ptd_stand_ins *stand_ins; /* in its packets; NULL: none */
     const struct ptd_switch *switches; /* by time; the first holds from the beginning. Needs exact_time. */
     size_t switch_count;
 };
@@ -352,11 +370,11 @@ void ptd_decoder_progress(const struct ptd_decoder *decoder, struct ptd_progress
 void ptd_decoder_timing(struct ptd_decoder *decoder, struct ptd_timing *ret);
 
 /*
- * Read the packets from `begin` to `end` for their time only; `timing` is that at `begin` and becomes that at `end`,
- * but for what only instructions tell. Where packets are malformed it goes on at the next PSB. 0, -ENOMEM or -EINVAL.
+ * Read packets for their time only; `timing` is that before the first of them and becomes that behind them, but for
+ * what only instructions tell. Where they are malformed it goes on at the next PSB. Returns 0, -ENOMEM or -EINVAL.
  */
-int ptd_timing_pass(const struct ptd_cpu *cpu, const uint8_t *packets, uint64_t begin, uint64_t end,
-                    struct ptd_timing *timing);
+int ptd_timing_pass(const struct ptd_cpu *cpu, const uint8_t *packets, uint64_t size,
+                    const struct ptd_stand_ins *stand_ins, struct ptd_timing *timing);
 
 /*
  * The path decoder: the same for the same slice as ptd_decoder, several times faster where code repeats. One of the

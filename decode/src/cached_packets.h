@@ -28,10 +28,17 @@ enum ptd_opcode {
     PTD_EXT_CBR = 0x03,
     PTD_EXT_PIP = 0x43,
     PTD_EXT_TMA = 0x73,
-    PTD_EXT_VMCS = 0xC8
+    PTD_EXT_VMCS = 0xC8,
+    /* of packets libipt does not know */
+    PTD_EXT_CFE = 0x13,
+    PTD_EXT_EVD = 0x53,
+    PTD_EXT_BBP = 0x63,
+    PTD_EXT_BEP = 0x33,
+    PTD_EXT_BEP_IP = 0xB3
 };
 
-enum { PTD_SIZE_TSC = 8, PTD_SIZE_TNT = 8, PTD_SIZE_CBR = 4, PTD_SIZE_PIP = 8, PTD_SIZE_TMA = 7, PTD_SIZE_VMCS = 7,
+enum { PTD_SIZE_TSC = 8, PTD_SIZE_TNT = 8, PTD_SIZE_CBR = 4, PTD_SIZE_PIP = 8, PTD_SIZE_TMA = 7, PTD_SIZE_VMCS = 7, PTD_SIZE_EXSTOP = 2,
+       PTD_SIZE_CFE = 4, PTD_SIZE_EVD = 11, PTD_SIZE_BBP = 3, PTD_SIZE_BEP = 2,
        PTD_SIZE_CYC = 10 /* at most */ };
 
 /* `count` bytes, least significant first. */

@@ -24,7 +24,7 @@ enum { DUMP_MIN_TEXT = 65536 };
 
 /* ---- packets ---- */
 
-enum { DUMP_PACKET_KINDS = 32 };
+enum { DUMP_PACKET_KINDS = 40 };
 
 struct dump_packets;
 

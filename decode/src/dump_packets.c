@@ -5,6 +5,7 @@
  * Where libipt's packet decoder cannot go on, a line says so and it starts again at the next PSB. Bytes before the
  * first PSB are passed over the same way, unless they are all PAD. A dump borrows the packets. Not thread-safe.
  */
+#include "cached_packets.h"
 #include "dump_text.h"
 
 #include <errno.h>
@@ -40,13 +41,19 @@ enum kind {
     KIND_PWRE,
     KIND_PWRX,
     KIND_PTW,
+    /* libipt does not know these */
+    KIND_CFE,
+    KIND_EVD,
+    KIND_BBP,
+    KIND_BIP,
+    KIND_BEP,
     KIND_COUNT
 };
 
 static const char *const NAMES[KIND_COUNT] = {
     "unknown", "pad", "psb",  "psbend", "fup", "tip", "tip.pge", "tip.pgd", "tnt.8", "tnt.64", "mode.exec", "mode.tsx",
     "mode",    "pip", "vmcs", "cbr",    "tsc", "tma", "mtc",     "cyc",     "stop",  "ovf",    "mnt",       "exstop",
-    "mwait",   "pwre", "pwrx", "ptw"};
+    "mwait",   "pwre", "pwrx", "ptw",    "cfe", "evd", "bbp",     "bip",     "bep"};
 
 _Static_assert((int)KIND_COUNT <= (int)DUMP_PACKET_KINDS, "there is room for all kinds");
 
@@ -60,6 +67,7 @@ struct dump_packets {
     uint64_t to;
     uint64_t offset; /* of the next packet, or where looking for a PSB begins */
     uint64_t last_ip;
+    unsigned item; /* bytes of an item of the record of PEBS we are in; 0: in none */
     bool synchronised;
     struct dump_packets_progress progress;
 };
@@ -190,9 +198,10 @@ static void put_tnt(struct dump_text *text, const struct pt_packet_tnt *tnt)
         put_char(text, tnt->payload >> bit & 1 ? '!' : '.');
 }
 
-static void put_mode(struct dump_text *text, const struct pt_packet_mode *mode)
+static void put_mode(struct dump_packets *dump, struct dump_text *text, const struct pt_packet_mode *mode)
 {
     const char *words[2] = {NULL, NULL};
+    bool interrupts = mode->leaf == pt_mol_exec && dump->packets[dump->offset + 1] & 4; /* libipt leaves it out */
     if (mode->leaf == pt_mol_exec) {
         words[0] = mode->bits.exec.csl ? "cs.l" : NULL;
         words[1] = mode->bits.exec.csd ? "cs.d" : NULL;
@@ -206,6 +215,8 @@ static void put_mode(struct dump_text *text, const struct pt_packet_mode *mode)
         put(text, ", ");
     if (words[1])
         put(text, words[1]);
+    if (interrupts)
+        put(text, words[0] || words[1] ? ", if" : "if");
 }
 
 static void put_pair(struct dump_text *text, uint64_t first, uint64_t second)
@@ -266,7 +277,7 @@ static void put_payload(struct dump_packets *dump, struct dump_text *text, const
         put_tnt(text, &packet->payload.tnt);
         break;
     case ppt_mode:
-        put_mode(text, &packet->payload.mode);
+        put_mode(dump, text, &packet->payload.mode);
         break;
     case ppt_pip:
         put_hex(text, packet->payload.pip.cr3, 1);
@@ -320,28 +331,124 @@ static void put_payload(struct dump_packets *dump, struct dump_text *text, const
 
 /* ---- lines ---- */
 
-static void put_packet(struct dump_packets *dump, struct dump_text *text, const struct pt_packet *packet)
+/* A line that is being written. */
+struct line {
+    enum kind kind;
+    size_t start;   /* of it */
+    size_t end;     /* of the kind */
+    size_t payload; /* where that begins */
+};
+
+static struct line begin_line(const struct dump_packets *dump, struct dump_text *text, enum kind kind)
 {
-    enum kind kind = kind_of(packet);
-    bool shown = dump->offset >= dump->from;
-    if (packet->type == ppt_psb)
-        dump->last_ip = 0;
-    size_t line = text->size;
+    struct line line = {.kind = kind, .start = text->size};
     put_address(text, dump->offset);
     put(text, "  ");
     size_t start = text->size;
     put(text, NAMES[kind]);
-    size_t end = text->size;
+    line.end = text->size;
     put_pad(text, start, 11);
-    size_t payload = text->size;
-    put_payload(dump, text, packet);
-    if (text->size == payload)
-        text->size = end;
+    line.payload = text->size;
+    return line;
+}
+
+/* Lines of packets before those that are wanted are taken back. */
+static void end_line(struct dump_packets *dump, struct dump_text *text, const struct line *line)
+{
+    if (text->size == line->payload)
+        text->size = line->end;
     put_char(text, '\n');
-    if (shown)
-        dump->progress.counts[kind]++;
+    if (dump->offset >= dump->from)
+        dump->progress.counts[line->kind]++;
     else
-        text->size = line;
+        text->size = line->start;
+}
+
+static void put_packet(struct dump_packets *dump, struct dump_text *text, const struct pt_packet *packet)
+{
+    if (packet->type == ppt_psb)
+        dump->last_ip = 0;
+    struct line line = begin_line(dump, text, kind_of(packet));
+    put_payload(dump, text, packet);
+    end_line(dump, text, &line);
+}
+
+/* ---- packets libipt does not know ---- */
+
+static unsigned put_cfe(struct dump_packets *dump, struct dump_text *text, const uint8_t *packet)
+{
+    struct line line = begin_line(dump, text, KIND_CFE);
+    put_pair(text, packet[2] & 0x1F, packet[3]);
+    if (packet[2] & 0x80)
+        put(text, ", ip");
+    end_line(dump, text, &line);
+    return PTD_SIZE_CFE;
+}
+
+static unsigned put_evd(struct dump_packets *dump, struct dump_text *text, const uint8_t *packet)
+{
+    struct line line = begin_line(dump, text, KIND_EVD);
+    put_pair(text, packet[2] & 0x3F, ptd_packet_bytes(packet + 3, 8));
+    end_line(dump, text, &line);
+    return PTD_SIZE_EVD;
+}
+
+static unsigned put_bbp(struct dump_packets *dump, struct dump_text *text, const uint8_t *packet)
+{
+    struct line line = begin_line(dump, text, KIND_BBP);
+    dump->item = packet[2] & 0x80 ? 4 : 8;
+    put_pair(text, packet[2] & 0x1F, dump->item);
+    end_line(dump, text, &line);
+    return PTD_SIZE_BBP;
+}
+
+static unsigned put_bep(struct dump_packets *dump, struct dump_text *text, const uint8_t *packet)
+{
+    struct line line = begin_line(dump, text, KIND_BEP);
+    dump->item = 0;
+    if (packet[1] == PTD_EXT_BEP_IP)
+        put(text, "ip");
+    end_line(dump, text, &line);
+    return PTD_SIZE_BEP;
+}
+
+static unsigned put_bip(struct dump_packets *dump, struct dump_text *text, const uint8_t *packet)
+{
+    struct line line = begin_line(dump, text, KIND_BIP);
+    put_pair(text, packet[0] >> 3, ptd_packet_bytes(packet + 1, dump->item));
+    end_line(dump, text, &line);
+    return 1 + dump->item;
+}
+
+/* The next packet, if it is one that libipt cannot read. Returns its size; 0: it is not. */
+static unsigned put_unknown(struct dump_packets *dump, struct dump_text *text)
+{
+    const uint8_t *packet = dump->packets + dump->offset;
+    uint64_t left = dump->size - dump->offset;
+    if (dump->item && (packet[0] & 7) == 4)
+        return left > dump->item ? put_bip(dump, text, packet) : 0;
+    if (left < 2 || packet[0] != PTD_OPC_EXTENDED)
+        return 0;
+    switch (packet[1]) {
+    case PTD_EXT_CFE:
+        return left < PTD_SIZE_CFE ? 0 : put_cfe(dump, text, packet);
+    case PTD_EXT_EVD:
+        return left < PTD_SIZE_EVD ? 0 : put_evd(dump, text, packet);
+    case PTD_EXT_BBP:
+        return left < PTD_SIZE_BBP ? 0 : put_bbp(dump, text, packet);
+    case PTD_EXT_BEP:
+    case PTD_EXT_BEP_IP:
+        return put_bep(dump, text, packet);
+    default:
+        return 0;
+    }
+}
+
+/* Whether a record of PEBS may go on behind a packet: time may be told in it. */
+static bool may_be_in_record(enum pt_packet_type type)
+{
+    return type == ppt_pad || type == ppt_tsc || type == ppt_tma || type == ppt_mtc || type == ppt_cyc ||
+           type == ppt_cbr || type == ppt_mnt;
 }
 
 static void put_gap(struct dump_packets *dump, struct dump_text *text, uint64_t end, const char *why)
@@ -386,6 +493,7 @@ static bool synchronise(struct dump_packets *dump, struct dump_text *text, uint6
     if (found > dump->offset && !only_pads(dump, found))
         put_gap(dump, text, found < dump->to ? found : dump->to, why);
     dump->offset = found;
+    dump->item = 0;
     dump->synchronised = found < dump->size;
     return dump->synchronised && found < dump->to;
 }
@@ -397,11 +505,19 @@ static bool step(struct dump_packets *dump, struct dump_text *text)
         return false;
     if (!dump->synchronised)
         return synchronise(dump, text, dump->offset, "before the first PSB");
+    unsigned size = put_unknown(dump, text);
+    if (size) {
+        dump->offset += size;
+        (void)pt_pkt_sync_set(dump->decoder, dump->offset);
+        return true;
+    }
     struct pt_packet packet;
     int status = pt_pkt_next(dump->decoder, &packet, sizeof packet);
     if (status >= 0) {
         put_packet(dump, text, &packet);
         dump->offset += (uint64_t)status;
+        if (!may_be_in_record(packet.type))
+            dump->item = 0;
         return true;
     }
     if (status == -pte_eos) {

@@ -59,6 +59,7 @@ struct ptd_decoder {
     bool paced;
     struct ptd_pace pace;
     size_t switched; /* switches that are behind us */
+    size_t stood;    /* stand-ins that are behind us */
     struct ptd_trail trail; /* where the run is in it */
     struct ptd_run run;
     struct ptd_joins joins;

@@ -2,6 +2,7 @@
 /* Events become rows; switches by time begin pieces of other threads. Works on the decoder it is handed. */
 #include "events.h"
 #include "flow.h"
+#include "stand_ins.h"
 
 #include <errno.h>
 #include <string.h>
@@ -36,12 +37,33 @@ int ptd_flow_follow(struct ptd_decoder *decoder, struct ptd_rows *rows)
     return error;
 }
 
+/* What the EXSTOP an event comes from stands for; NULL: for itself. Events come in the order of their packets. */
+static const struct ptd_stand_in *stands_for(struct ptd_decoder *decoder, const struct pt_event *event)
+{
+    const struct ptd_stand_ins *all = decoder->slice.stand_ins;
+    if (event->type != ptev_exstop || !all)
+        return NULL;
+    while (decoder->stood < all->count && all->rows[decoder->stood].offset < decoder->sync)
+        decoder->stood++;
+    if (decoder->stood == all->count || all->rows[decoder->stood].offset >= ptd_flow_offset(decoder))
+        return NULL;
+    const struct ptd_stand_in *stood = &all->rows[decoder->stood++];
+    return stood->kind == PTD_EV_EXSTOP ? NULL : stood;
+}
+
 static void add_event(struct ptd_decoder *decoder, struct ptd_rows *rows, const struct pt_event *event)
 {
     ptd_flow_settle(decoder);
     struct ptd_event_row row = ptd_event_row(event);
+    const struct ptd_stand_in *stood = stands_for(decoder, event);
+    if (stood) {
+        row.kind = stood->kind;
+        row.has_detail = true;
+        row.detail = stood->detail;
+    }
     if (decoder->paced) {
-        ptd_pace_event(&decoder->pace, rows, event, decoder->progress.seq);
+        if (!stood || !stood->timeless)
+            ptd_pace_event(&decoder->pace, rows, event, decoder->progress.seq);
         (void)ptd_flow_follow(decoder, rows); /* the run is cut already: nothing to be numbered that could fail */
     } else if (event->has_tsc && event->tsc > decoder->progress.tsc) { /* else what we know was read ahead, and later */
         decoder->progress.tsc = event->tsc;

@@ -22,6 +22,7 @@ int ptd_pace_init(struct ptd_pace *pace, const struct ptd_cpu *cpu, const struct
     int error = ptd_config_init(&config, cpu, slice->packets, slice->size);
     if (error == 0)
         error = ptd_timer_init(&pace->timer, &config, cpu);
+    pace->timer.stand_ins = slice->stand_ins;
     pace->timer.at = slice->timing;
     pace->now = slice->timing.now;
     pace->since = slice->timing.since;
@@ -126,25 +127,30 @@ static void pass_psb(struct ptd_pace *pace, struct ptd_rows *rows)
     go_on_by_psb(pace, rows, pace->behind_count ? pace->behind[pace->behind_count - 1].next : pace->mark, 0);
 }
 
-/* The next packet; those that only say something about time are used on the way. */
+/* Read a packet. One that only says something about time is used; another is held. */
+static void advance(struct ptd_pace *pace, struct ptd_rows *rows)
+{
+    pace->timer.stamped = false;
+    enum ptd_next step = ptd_timer_next(&pace->timer);
+    if (pace->timer.stamped)
+        pace->since = 0;
+    if (step == PTD_NEXT_PSB) {
+        pass_psb(pace, rows);
+    } else if (step == PTD_NEXT_CBR) {
+        go_on(pace, rows, pace->mark, 0);
+    } else if (step == PTD_NEXT_FUP && pace->timer.fup_wanted) {
+        pace->timer.fup_wanted = false;
+        go_on(pace, rows, pace->mark, 0);
+    } else {
+        pace->held = true;
+    }
+}
+
+/* The next packet that something has to happen for. */
 static enum ptd_next peek(struct ptd_pace *pace, struct ptd_rows *rows)
 {
-    while (!pace->held) {
-        pace->timer.stamped = false;
-        enum ptd_next step = ptd_timer_next(&pace->timer);
-        if (pace->timer.stamped)
-            pace->since = 0;
-        if (step == PTD_NEXT_PSB) {
-            pass_psb(pace, rows);
-        } else if (step == PTD_NEXT_CBR) {
-            go_on(pace, rows, pace->mark, 0);
-        } else if (step == PTD_NEXT_FUP && pace->timer.fup_wanted) {
-            pace->timer.fup_wanted = false;
-            go_on(pace, rows, pace->mark, 0);
-        } else {
-            pace->held = true;
-        }
-    }
+    while (!pace->held)
+        advance(pace, rows);
     return pace->timer.step;
 }
 
@@ -229,13 +235,23 @@ void ptd_pace_block(struct ptd_pace *pace, struct ptd_rows *rows, struct ptd_wal
 
 /* ---- events ---- */
 
-static void use_power(struct ptd_pace *pace, struct ptd_rows *rows, enum ptd_next step, int64_t next)
+/* A packet that may have a FUP, as may others between the two: up to it they are used, and no further. */
+static void use_with_fup(struct ptd_pace *pace, struct ptd_rows *rows, enum ptd_next step, int64_t next)
 {
-    while (take(pace, rows, step, next)) {
-        go_on(pace, rows, next, 0);
-        if (!pace->timer.fup_wanted)
+    if (pace->used_ahead) {
+        pace->used_ahead--;
+        return;
+    }
+    if (!take(pace, rows, step, next))
+        return;
+    go_on(pace, rows, next, 0);
+    while (pace->timer.fup_wanted) {
+        while (!pace->held && pace->timer.fup_wanted)
+            advance(pace, rows);
+        if (!pace->held || !take(pace, rows, step, next))
             break;
-        (void)peek(pace, rows); /* its FUP */
+        go_on(pace, rows, next, 0);
+        pace->used_ahead++;
     }
 }
 
@@ -293,13 +309,13 @@ void ptd_pace_event(struct ptd_pace *pace, struct ptd_rows *rows, const struct p
             go_on(pace, rows, next, 0);
         break;
     case ptev_ptwrite:
-        use_power(pace, rows, PTD_NEXT_PTW, next);
+        use_with_fup(pace, rows, PTD_NEXT_PTW, next);
         break;
     case ptev_exstop:
     case ptev_mwait:
     case ptev_pwre:
     case ptev_pwrx:
-        use_power(pace, rows, PTD_NEXT_POWER, next);
+        use_with_fup(pace, rows, PTD_NEXT_POWER, next);
         break;
     default:
         break;
@@ -314,7 +330,7 @@ void ptd_pace_sync(struct ptd_pace *pace, struct ptd_rows *rows, uint64_t offset
     if (pace->timer.stamped)
         pace->since = 0;
     pace->held = pace->adrift = false;
-    pace->bits = 0;
+    pace->bits = pace->used_ahead = 0;
     pace->walked = 0;
     pace->mark = next;
     pace->behind_count = 0;

@@ -31,6 +31,7 @@ struct ptd_pace {
     uint64_t walked; /* instructions since the packet used last */
     int64_t mark;    /* ordinal of the first block after the packet used last */
     uint32_t bits;   /* of a TNT, not used yet */
+    uint32_t used_ahead; /* packets of events that are still to come */
     bool held;       /* the timer's packet is not used yet */
     bool adrift;     /* packets and flow do not go together: from the next PSB on they do again */
     uint32_t behind_count;

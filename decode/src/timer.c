@@ -15,6 +15,7 @@
 #include "cached_packets.h"
 #include "config.h"
 #include "psb.h"
+#include "stand_ins.h"
 
 #include <errno.h>
 #include <string.h>
@@ -88,7 +89,7 @@ static uint64_t mtc_delta(const struct ptd_timer *timer, uint8_t last, uint8_t m
 static double measure(const struct ptd_timer *timer)
 {
     struct pt_packet_decoder *ahead = timer->packets;
-    uint64_t back = timer->offset, cycles = 0, delta = timer->at.ctc_delta, time = 0, reached = timer->at.time;
+    uint64_t back = timer->offset, at = 0, cycles = 0, delta = timer->at.ctc_delta, time = 0, reached = timer->at.time;
     uint8_t last = timer->at.last_mtc;
     uint32_t cbr = 0;
     bool after_cyc = true, fixing = timer->at.mtc_incomplete, found = false, over = false;
@@ -114,6 +115,9 @@ static double measure(const struct ptd_timer *timer)
         case ppt_cbr:
             over = cbr && cbr != packet.payload.cbr.ratio;
             cbr = packet.payload.cbr.ratio;
+            break;
+        case ppt_exstop: /* cycles are counted on while what it stands for is written */
+            over = pt_pkt_get_offset(ahead, &at) < 0 || !ptd_stood_for(timer->stand_ins, at - PTD_SIZE_EXSTOP);
             break;
         case ppt_tnt_8:
         case ppt_tnt_64:
@@ -281,6 +285,16 @@ static void read_psb(struct ptd_timer *timer)
     timer->cbr_said = timer->at.cbr;
 }
 
+/* An EXSTOP, or what it stands for. */
+static enum ptd_next step_of_exstop(struct ptd_timer *timer)
+{
+    const struct ptd_stand_in *stood = ptd_stood_for(timer->stand_ins, timer->offset - PTD_SIZE_EXSTOP);
+    if (stood && stood->timeless)
+        return PTD_NEXT_NONE;
+    timer->fup_wanted = timer->packet.payload.exstop.ip;
+    return PTD_NEXT_POWER;
+}
+
 static enum ptd_next step_of(struct ptd_timer *timer)
 {
     switch (timer->packet.type) {
@@ -303,8 +317,7 @@ static enum ptd_next step_of(struct ptd_timer *timer)
         timer->fup_wanted = timer->packet.payload.ptw.ip;
         return PTD_NEXT_PTW;
     case ppt_exstop:
-        timer->fup_wanted = timer->packet.payload.exstop.ip;
-        return PTD_NEXT_POWER;
+        return step_of_exstop(timer);
     case ppt_mwait:
         timer->fup_wanted = true;
         return PTD_NEXT_POWER;
@@ -410,22 +423,21 @@ static void pass_to(struct ptd_timer *timer, uint64_t end)
     }
 }
 
-int ptd_timing_pass(const struct ptd_cpu *cpu, const uint8_t *packets, uint64_t begin, uint64_t end,
-                    struct ptd_timing *timing)
+int ptd_timing_pass(const struct ptd_cpu *cpu, const uint8_t *packets, uint64_t size,
+                    const struct ptd_stand_ins *stand_ins, struct ptd_timing *timing)
 {
     struct pt_config config;
     struct ptd_timer timer;
-    if (begin >= end)
+    if (!size)
         return 0;
-    int error = ptd_config_init(&config, cpu, packets, end);
+    int error = ptd_config_init(&config, cpu, packets, size);
     if (error == 0)
         error = ptd_timer_init(&timer, &config, cpu);
     if (error < 0)
         return error;
     timer.at = *timing;
-    timer.offset = begin;
-    timer.moved = true;
-    pass_to(&timer, end);
+    timer.stand_ins = stand_ins;
+    pass_to(&timer, size);
     *timing = timer.at;
     ptd_timer_deinit(&timer);
     return 0;

@@ -33,6 +33,7 @@ struct ptd_timer {
     struct pt_packet_decoder *packets;
     const uint8_t *begin;
     uint64_t size;
+    const struct ptd_stand_ins *stand_ins; /* in the packets; NULL: none. For who makes a timer to set. */
     /* how the clocks relate */
     uint32_t mtc_shift;
     uint32_t ratio_tsc, ratio_ctc; /* TSC ticks per so many crystal clock ticks; ratio_ctc 0: not known */

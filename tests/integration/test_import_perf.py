@@ -15,11 +15,12 @@ from ptweave.decode.expand import Expansion
 from ptweave.decode.flow import decode_flow
 from support import perf_case, perf_script
 from support.assembler import assemble
+from support.event_program import event_run
 from support.perf_case import CODE, SIZE, Scheduled, decoded, finish, keep_code, ours, packet_ends, perfs, single
 from support.perf_writer import PerfWriter, When
 from support.pt_writer import PtWriter
 from support.reference_traces import FOLDER
-from support.timed_program import START, timed_run
+from support.timed_program import START, TimedMachine, timed_run
 from support.trace_bundle import Decoded
 
 pytestmark = pytest.mark.skipif(not perf_script.available(), reason="no perf here (Debian package linux-perf)")
@@ -61,12 +62,40 @@ def one(folder: Path, seed: int, **more: object) -> tuple[PerfWriter, list[int],
     return writer, machine.executed, symfs
 
 
+def recorded(folder: Path, machine: TimedMachine) -> PerfWriter:
+    """A process on one CPU, whose code is in `work`."""
+    writer = PerfWriter(mtc=machine.mtc, cyc=machine.cyc, mtc_period=machine.mtc_shift)
+    path = keep_code(folder / "work", folder / "sys", "prog")
+    writer.comm(100, 100, "prog").mmap(100, CODE, SIZE, 0x1000, path)
+    writer.switch_pair(START - 5000, 0, (0, 0), (100, 100))
+    writer.auxtrace(bytes(machine.packets.data), reference=START, tid=100)
+    return finish(writer, machine)
+
+
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("timing", TIMING)
 def test_addresses_and_times_of_one_process(timing: str, seed: int, tmp_path: Path) -> None:
     writer, executed, symfs = one(tmp_path, seed + 10, **TIMING[timing])
     found = agree(writer.write(tmp_path / "perf.data"), symfs)
     assert [ip for _, ip in found[100]] == executed
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("timing", TIMING)
+def test_events_and_records_of_pebs_that_libipt_does_not_know(timing: str, seed: int, tmp_path: Path) -> None:
+    machine = event_run(seed, tmp_path / "work", flags=False, **TIMING[timing])
+    writer = recorded(tmp_path, machine)
+    found = agree(writer.write(tmp_path / "perf.data"), tmp_path / "sys")
+    assert [ip for _, ip in found[100]] == machine.executed
+
+
+def test_changes_of_the_interrupt_flag_are_no_branches(tmp_path: Path) -> None:
+    machine = event_run(4, tmp_path / "work")
+    file = recorded(tmp_path, machine).write(tmp_path / "perf.data")
+    expected, errors = perfs(file, tmp_path / "sys")
+    found, _ = ours(file, tmp_path / "sys", tmp_path / "run.ptw")
+    assert errors == []
+    assert [ip for _, ip in found[100]] == [ip for _, ip in expected[100]] == machine.executed
 
 
 @pytest.mark.parametrize("form", ["pipe", "compressed", "pipe, compressed"])

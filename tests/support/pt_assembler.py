@@ -272,6 +272,14 @@ class _Packets:
             "tma": self._numbers("tma"), "mwait": self._numbers("mwait"), "pwre": self._pwre, "pwrx": self._pwrx,
             "exstop": self._exstop, "ptw": self._ptw,
         }
+        # libipt reads none of these, nor what is behind them up to the next PSB
+        self.unlisted: dict[str, Callable[..., object]] = {
+            "cfe": lambda kind, vector, ip="": self.writer.cfe(int(kind), int(vector, 0), fup=ip == "ip"),
+            "evd": lambda kind, payload: self.writer.evd(int(kind), int(payload, 0)),
+            "bbp": lambda kind, width="8": self.writer.bbp(int(kind), small=width == "4"),
+            "bip": lambda number, payload, width="8": self.writer.bip(int(number), int(payload, 0), small=width == "4"),
+            "bep": lambda ip="": self.writer.bep(fup=ip == "ip"),
+        }
 
     def add(self, text: str) -> None:
         at = 0
@@ -291,6 +299,10 @@ class _Packets:
         if kind in ("raw", "bad"):  # raw: part of no packet the listing shows; bad: nothing is read up to the next PSB
             self.writer.raw(bytes.fromhex("".join(arguments).replace("_", "")))
             self.synchronised &= kind == "raw"
+            return
+        if kind in self.unlisted:
+            self.unlisted[kind](*arguments)
+            self.synchronised = False
             return
         if kind == "forget":  # what a processor does where it must not compress the next IP
             self.writer.last_ip = 0
@@ -347,8 +359,8 @@ class _Packets:
             return int(kind), (0 if address is None else address & (1 << 8 * width) - 1)
         return make
 
-    def _mode_exec(self, bits: str) -> tuple[object, ...]:
-        self.writer.mode_exec(int(bits))
+    def _mode_exec(self, bits: str, interrupts: str = "") -> tuple[object, ...]:
+        self.writer.mode_exec(int(bits), interrupts=interrupts == "if")
         return (int(bits),)
 
     def _mode_tsx(self, what: str = "") -> tuple[object, ...]:

@@ -110,8 +110,8 @@ class PtWriter:
 
     # --- state
 
-    def mode_exec(self, bits: int = 64) -> PtWriter:
-        return self.raw(bytes([0x99, {16: 0, 32: 2, 64: 1}[bits]]))
+    def mode_exec(self, bits: int = 64, *, interrupts: bool = False) -> PtWriter:
+        return self.raw(bytes([0x99, {16: 0, 32: 2, 64: 1}[bits] | interrupts << 2]))
 
     def mode_tsx(self, *, begun: bool = False, aborted: bool = False) -> PtWriter:
         return self.raw(bytes([0x99, 0x20 | aborted << 1 | begun]))
@@ -168,3 +168,21 @@ class PtWriter:
 
     def mnt(self, payload: int) -> PtWriter:
         return self.raw(b"\x02\xc3\x88" + payload.to_bytes(8, "little"))
+
+    # --- events, and records of PEBS
+
+    def cfe(self, kind: int, vector: int = 0, *, fup: bool = False) -> PtWriter:
+        return self.raw(bytes([0x02, 0x13, kind | fup << 7, vector]))
+
+    def evd(self, kind: int, payload: int) -> PtWriter:
+        return self.raw(bytes([0x02, 0x53, kind]) + payload.to_bytes(8, "little"))
+
+    def bbp(self, kind: int, *, small: bool = False) -> PtWriter:
+        """The items that follow have 4 bytes if `small`, else 8."""
+        return self.raw(bytes([0x02, 0x63, kind | small << 7]))
+
+    def bip(self, number: int, payload: int, *, small: bool = False) -> PtWriter:
+        return self.raw(bytes([number << 3 | 4]) + payload.to_bytes(4 if small else 8, "little"))
+
+    def bep(self, *, fup: bool = False) -> PtWriter:
+        return self.raw(bytes([0x02, 0x33 | fup << 7]))

@@ -69,6 +69,13 @@ KINDS: list[tuple[PtWriter, str]] = [
     (PtWriter().pwrx(2, 5, 8), "pwrx       hw: c3, c6"),
     (PtWriter().pwrx(2, 5, 0), "pwrx       bad: c3, c6"),
     (PtWriter().mnt(0x1122334455667788), "mnt        1122334455667788"),
+    (PtWriter().mode_exec(64, interrupts=True), "mode.exec  cs.l, if"),
+    (PtWriter().mode_exec(16, interrupts=True), "mode.exec  if"),
+    (PtWriter().cfe(1, 0xE), "cfe        1, e"),
+    (PtWriter().cfe(4, fup=True), "cfe        4, 0, ip"),
+    (PtWriter().evd(2, 0x1122334455667788), "evd        2, 1122334455667788"),
+    (PtWriter().bbp(4), "bbp        4, 8"),
+    (PtWriter().bep(fup=True), "bep        ip"),
 ]
 
 
@@ -81,6 +88,17 @@ def test_a_packet_is_a_line_with_its_kind_and_payload(packet: PtWriter, line: st
     assert len(lines) == 3 == dumped.lines
     assert dumped.gaps == {}
     assert dumped.packets[line.split()[0]] >= 1
+
+
+def test_an_item_of_a_record_is_told_from_a_tnt_by_what_is_before_it(tmp_path: Path) -> None:
+    packets = PtWriter().psb_plus().tnt(".").bbp(1).bip(0, 0x99).mtc(7).bip(31, 1 << 63)
+    packets.bbp(4, small=True).bip(2, 0xFFFFFFFF, small=True).bep().tnt(".").bbp(0).tip(0x1000).tnt(".")
+    lines, dumped = packet_lines(bundle_of(tmp_path, packets))
+    assert words(lines) == [
+        "psb", "psbend", "tnt.8      .", "bbp        1, 8", "bip        0, 99", "mtc        7",
+        "bip        1f, 8000000000000000", "bbp        4, 4", "bip        2, ffffffff", "bep", "tnt.8      .",
+        "bbp        0, 8", "tip        1: ????????????1000  0000000000001000", "tnt.8      ."]
+    assert dumped.gaps == {}
 
 
 def test_a_compressed_ip_is_shown_with_what_it_comes_to(tmp_path: Path) -> None:

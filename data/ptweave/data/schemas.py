@@ -165,6 +165,8 @@ PT_EVENTS = Table("pt_events", "an event the decoder met between two blocks", (
            "async_paging: CR3, bit 0: VMX non-root; vmcs, async_vmcs: base; exec_mode: 16, 32, 64 or 0 unknown; tsx: "
            "bit 0 speculative, 1 aborted; mwait: extensions << 32 \\| hints; pwre: bit 16 by hardware, C-state << 8 "
            "\\| sub C-state; pwrx: bits 16, 17, 18 woken by interrupt, store, hardware, last << 8 \\| deepest C-state; "
+           "cfe: vector << 8 \\| type (SDM: 1 interrupt, 2 IRET, …); page_fault: its address; vmx_qualification, "
+           "vmx_reason, evd: the value; interrupt_flag: 1 set, 0 cleared; pebs: how many items the record had; "
            "1 for an enabled that resumes; null none"),
     Column("size", pa.int8(), "bytes", "size of a ptwrite's operand, 4 or 8; null for other events"),
     Column("update", pa.bool_(), "", "from a PSB+: how things stood, repeated; nothing happened"),

@@ -46,7 +46,7 @@ MODES = np.array([0, 16, 32, 64], np.int8)
 
 EVENTS = ("enabled", "disabled", "async_disabled", "async_branch", "paging", "async_paging", "overflow", "exec_mode",
           "tsx", "stop", "vmcs", "async_vmcs", "exstop", "mwait", "pwre", "pwrx", "ptwrite", "tick", "cbr", "mnt",
-          "unknown")
+          "cfe", "page_fault", "vmx_qualification", "vmx_reason", "evd", "interrupt_flag", "pebs", "unknown")
 """Names of `enum ptd_event`, in its order."""
 
 ENABLED, OVERFLOW = EVENTS.index("enabled"), EVENTS.index("overflow")

@@ -16,6 +16,7 @@ from typing import Any
 from ptweave.data.errors import MachineLacks
 from ptweave.decode._ipt import ffi, lib
 from ptweave.decode.plan import Slice
+from ptweave.decode.stand_ins import stand_ins
 
 LEAD = 64 << 10
 """Bytes of a lead, about, but a PSB's segment at least: what only instructions tell of time is told anew soon."""
@@ -46,8 +47,8 @@ class Leads:
             self._slice, self._at = part, part.begin
             self._timing = ffi.new("struct ptd_timing *")
         lead = max(self._at, self._begin(part, begin))
-        status = lib.ptd_timing_pass(self._cpu, self._packets + part.begin, self._at - part.begin, lead - part.begin,
-                                     self._timing)
+        replaced = stand_ins(self._packets, self._at, lead)
+        status = lib.ptd_timing_pass(self._cpu, self._packets + self._at, lead - self._at, replaced, self._timing)
         if status < 0:
             raise MachineLacks("has no memory to read the times of a trace", where="the decoder",
                                remedy="free some memory")

@@ -94,7 +94,10 @@ def _stop(packets: Any, thread: Thread, psb: int) -> int | None:
 
 @contextmanager
 def opened(path: Path, size: int) -> Iterator[mmap.mmap]:
-    """The first `size` bytes of a trace in memory. Raises BadInput when it cannot be read or is shorter."""
+    """The first `size` bytes of a trace in memory. What is written there is not written to the file.
+
+    Raises BadInput when it cannot be read or is shorter.
+    """
     if not size:
         with mmap.mmap(-1, mmap.PAGESIZE) as nothing:
             yield nothing
@@ -102,7 +105,7 @@ def opened(path: Path, size: int) -> Iterator[mmap.mmap]:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
-            packets = mmap.mmap(descriptor, size, access=mmap.ACCESS_READ)
+            packets = mmap.mmap(descriptor, size, access=mmap.ACCESS_COPY)
         finally:
             os.close(descriptor)
     except (OSError, ValueError) as error:

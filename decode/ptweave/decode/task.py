@@ -38,6 +38,7 @@ from ptweave.decode.leads import Leads, ended
 from ptweave.decode.plan import Switch, Thread, switches_of
 from ptweave.decode.processor import described, processor
 from ptweave.decode.ranges import Range, cut, opened
+from ptweave.decode.stand_ins import may_need_stand_ins, stand_ins
 
 FORMAT = 5
 """Version of the task files."""
@@ -414,6 +415,7 @@ class Decoding:
         self._sections = _Sections(self.code)
         self._cpu = processor(bundle.manifest)
         self._switches = switched(read_sideband(bundle.sideband), self._cpu)
+        self._stands_in = may_need_stand_ins(bundle.manifest)
         self._rows: Any = None
         self._tables = own(lib.ptd_tables_create(), lib.ptd_tables_destroy)
         self._lead_tables: Any = None
@@ -461,8 +463,10 @@ class Decoding:
         switches = _Switches(self._switches.get(task.trace.stem, []), self._sections, missing)
         progress = ffi.new("struct ptd_progress *")
         with ffi.from_buffer("uint8_t[]", packets) as whole:
+            stand_ins = self._stand_ins(whole, part.begin, part.end)
             where = ffi.new("struct ptd_slice *", {
                 "packets": whole + part.begin, "size": part.end - part.begin, "offset": part.begin,
+                "stand_ins": stand_ins,
                 "seq": sums.seq, "tsc": sums.tsc, "has_stop": part.stop is not None, "stop_ip": part.stop or 0,
                 "switches": switches.handle, "switch_count": len(switches.all),
                 "timing": self._timing(task, part, space, switches, whole)[0]})
@@ -489,18 +493,22 @@ class Decoding:
         sums.branches += progress.branches
         sums.off, sums.off_ip = bool(progress.off), progress.off_ip
 
+    def _stand_ins(self, packets: Any, begin: int, end: int) -> Any:
+        return stand_ins(packets, begin, end) if self._stands_in else ffi.NULL
+
     def _timing(self, task: Task, part: Range, space: Any, switches: _Switches, packets: Any) -> Any:
         """What time it is where a range begins, a `struct ptd_timing *`: what its lead comes to."""
         if part.lead is None:
             return ffi.new("struct ptd_timing *")
         self._lead_tables = self._lead_tables or own(lib.ptd_tables_create(), lib.ptd_tables_destroy)
         begin = part.lead.begin
+        stand_ins = self._stand_ins(packets, begin, part.begin)
         stop = ffi.new("uint64_t *")
         has_stop = lib.ptd_psb_ip(packets, part.end, part.begin, stop) == 1
         where = ffi.new("struct ptd_slice *", {
             "packets": packets + begin, "size": part.begin - begin, "offset": begin, "has_stop": has_stop,
             "stop_ip": stop[0], "switches": switches.handle, "switch_count": len(switches.all),
-            "timing": ffi.from_buffer("struct ptd_timing *", part.lead.timing)[0]})
+            "timing": ffi.from_buffer("struct ptd_timing *", part.lead.timing)[0], "stand_ins": stand_ins})
         made = ffi.new("struct ptd_decoder **")
         lib.ptd_tables_clear(self._lead_tables)
         _check(lib.ptd_decoder_create(self._lead_tables, space, self._cpu, where, made), task)
