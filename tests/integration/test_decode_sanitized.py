@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from support.assembler import PROGRAMS, ROOT, compile_c
+from support.event_program import event_run
 from support.random_program import random_run
 
 SOURCES = ROOT / "decode" / "src"
@@ -37,6 +38,15 @@ def test_flow(driver: Path, tmp_path: Path, seed: int) -> None:
     out = run(driver, "flow", tmp_path / "trace", tmp_path / "image", hex(machine.code.base), str(DAMAGED))
     assert out.startswith("1500 instructions ")
     assert " 0 gaps " in out
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_packets_that_libipt_does_not_know(driver: Path, tmp_path: Path, seed: int) -> None:
+    machine = event_run(seed, tmp_path)
+    (tmp_path / "trace").write_bytes(machine.packets.data)
+    (tmp_path / "image").write_bytes(machine.code.data)
+    out = run(driver, "replaced", tmp_path / "trace", tmp_path / "image", hex(machine.code.base), str(DAMAGED))
+    assert out == "1500 instructions 0 gaps replaced\n"
 
 
 @pytest.mark.parametrize("version", [2, 3, 4, 5])

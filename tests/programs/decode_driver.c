@@ -3,6 +3,7 @@
  * The decoder's C half without Python, to be built with sanitizers.
  *
  *     decode_driver flow TRACE CODE ADDRESS TIMES   decode; then TIMES more with bytes of the trace changed
+ *     decode_driver replaced TRACE CODE ADDRESS TIMES  the same, with others for packets libipt does not know
  *     decode_driver lines LINE INFO ABBREV TIMES    read three debug sections; then TIMES more with bytes changed
  *
  * Prints what the first, unchanged run found. Exits 1 when a run breaks a rule that holds for every input.
@@ -210,7 +211,32 @@ static void decode(struct ptd_space *space, const uint8_t *packets, size_t size,
     decode_paths(space, packets, size, &progress, sums.gaps, show);
 }
 
-static int flow(char **arguments)
+/* Decode with what libipt does not know replaced, and times told by branch, from a moment on that is known. */
+static void decode_replaced(struct ptd_space *space, uint8_t *packets, size_t size, int show)
+{
+    struct ptd_stand_ins *stand_ins, *again;
+    demand(ptd_stand_ins_create(packets, size, &stand_ins) == 0, "packets can be replaced");
+    struct ptd_slice slice = {.packets = packets, .size = size, .stand_ins = stand_ins};
+    demand(ptd_timing_pass(&PACED, packets, size, stand_ins, &slice.timing) == 0, "packets can be read for their time");
+    struct ptd_tables *tables = ptd_tables_create();
+    struct sums sums = {0};
+    struct ptd_progress progress = decode_slice(tables, space, &PACED, &slice, &sums);
+    if (show)
+        printf("%" PRIu64 " instructions %" PRIu64 " gaps %s\n", progress.instructions, sums.gaps,
+               stand_ins ? "replaced" : "as it was");
+    demand(ptd_stand_ins_create(packets, size, &again) == 0 && !again, "nothing is left to be replaced");
+    ptd_stand_ins_destroy(stand_ins);
+    ptd_tables_destroy(tables);
+}
+
+typedef void decode_fn(struct ptd_space *space, uint8_t *packets, size_t size, int show);
+
+static void decode_plainly(struct ptd_space *space, uint8_t *packets, size_t size, int show)
+{
+    decode(space, packets, size, show);
+}
+
+static int flow(char **arguments, decode_fn *decode_one)
 {
     size_t size;
     uint8_t *trace = read_file(arguments[0], &size);
@@ -221,12 +247,12 @@ static int flow(char **arguments)
     demand(section >= 0 && ptd_space_create(images, &section, 1, &space) == 0, "the code can be mapped");
     uint8_t *exact = malloc(size);
     memcpy(exact, trace, size);
-    decode(space, exact, size, 1);
+    decode_one(space, exact, size, 1);
     free(exact);
     for (uint64_t i = 0; i < times; i++) {
         size_t length = size;
         uint8_t *copy = damaged(trace, &length);
-        decode(space, copy, length, 0);
+        decode_one(space, copy, length, 0);
         free(copy);
     }
     ptd_space_destroy(space);
@@ -308,7 +334,9 @@ static int lines(char **arguments)
 int main(int argc, char **argv)
 {
     if (argc == 6 && strcmp(argv[1], "flow") == 0)
-        return flow(argv + 2);
+        return flow(argv + 2, decode_plainly);
+    if (argc == 6 && strcmp(argv[1], "replaced") == 0)
+        return flow(argv + 2, decode_replaced);
     if (argc == 6 && strcmp(argv[1], "lines") == 0)
         return lines(argv + 2);
     return 2;
