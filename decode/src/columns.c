@@ -171,7 +171,7 @@ void ptd_rows_clock(struct ptd_rows *rows, int64_t seq, uint64_t tsc)
 void ptd_rows_moment(struct ptd_rows *rows, int64_t seq, uint64_t tsc, int32_t before)
 {
     size_t n = rows->clock_count, first = piece_begin(rows);
-    if (n > first && !before && rows->clock_seq[n - 1] == seq && !rows->clock_before[n - 1])
+    if (n > first && rows->clock_seq[n - 1] == seq && rows->clock_before[n - 1] == before)
         n--; /* nothing was executed between the two */
     rows->clock_seq[n] = seq;
     rows->clock_tsc[n] = tsc;

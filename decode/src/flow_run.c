@@ -185,6 +185,44 @@ static bool ends_in_nothing(const struct ptd_decoder *decoder, const struct pt_b
     return walk.last == PTD_OTHER;
 }
 
+/*
+ * libipt puts a PTWRITE that a direct branch leads to into the block of that branch. True when a block is such a one:
+ * `block` becomes its beginning up to the branch, `rest` what is behind it.
+ */
+static bool goes_on_elsewhere(const struct ptd_decoder *decoder, struct pt_block *block, struct pt_block *rest)
+{
+    struct ptd_walker *walker = ptd_space_walker(decoder->space);
+    struct ptd_walk walk, behind;
+    if (block->ninsn < 2 || ptd_walker_walk(walker, block->ip, block->mode, block->ninsn, NULL, &walk) < 0 ||
+        walk.instructions == block->ninsn || !walk.target ||
+        ptd_walker_walk(walker, walk.target, block->mode, 1, NULL, &behind) < 0)
+        return false;
+    *rest = *block;
+    rest->ip = walk.target;
+    rest->isid = behind.isid;
+    rest->ninsn = (uint16_t)(block->ninsn - walk.instructions);
+    block->ninsn = (uint16_t)walk.instructions;
+    block->end_ip = walk.last_ip;
+    block->truncated = 0;
+    return true;
+}
+
+/* Take a block up to the branch that leads on in it; `block` becomes the rest. 1: it was such a one, 0, or an error. */
+static int take_beginning(struct ptd_decoder *decoder, struct ptd_rows *rows, struct pt_block *block)
+{
+    const struct ptd_block_hit *hit;
+    struct pt_block rest;
+    if (!goes_on_elsewhere(decoder, block, &rest))
+        return 0;
+    int error = ptd_blocks_intern(&decoder->tables->blocks, decoder->space, block, &hit);
+    *block = rest;
+    if (error < 0)
+        return error;
+    if (append(decoder, hit))
+        error = ptd_flow_cut(decoder, rows);
+    return error < 0 ? error : 1;
+}
+
 int ptd_flow_take_block(struct ptd_decoder *decoder, struct ptd_rows *rows, struct pt_block *block, bool whole)
 {
     struct ptd_blocks *blocks = &decoder->tables->blocks;
@@ -194,6 +232,11 @@ int ptd_flow_take_block(struct ptd_decoder *decoder, struct ptd_rows *rows, stru
             return error;
     }
     const struct ptd_block_hit *hit = ptd_blocks_find(blocks, block);
+    for (int split = 1; !hit && split; hit = ptd_blocks_find(blocks, block)) {
+        split = take_beginning(decoder, rows, block);
+        if (split < 0)
+            return split;
+    }
     if (!whole && (!hit || hit->last == PTD_OTHER) && ends_in_nothing(decoder, block, &decoder->held_end)) {
         decoder->held = *block;
         decoder->without_packet++;

@@ -74,11 +74,17 @@ static void guess(struct ptd_pace *pace, struct ptd_rows *rows, int64_t next, in
 
 /* ---- packets ---- */
 
+static void set_mark(struct ptd_pace *pace, int64_t next, int32_t before)
+{
+    pace->mark = next;
+    pace->mark_before = before;
+}
+
 static void settle(struct ptd_pace *pace, int64_t next)
 {
     pace->since += pace->walked;
     pace->walked = 0;
-    pace->mark = next;
+    set_mark(pace, next, 0);
     pace->behind_count = 0;
 }
 
@@ -119,12 +125,15 @@ static void pass_psb(struct ptd_pace *pace, struct ptd_rows *rows)
         for (uint32_t later = i + 1; later < pace->behind_count; later++)
             walked += pace->behind[later].instructions;
         pace->walked = walked + block->instructions - index;
-        go_on_by_psb(pace, rows, index ? block->next : block->next - 1, (int32_t)(index ? block->instructions - index : 0));
+        set_mark(pace, index ? block->next : block->next - 1, (int32_t)(index ? block->instructions - index : 0));
+        go_on_by_psb(pace, rows, pace->mark, pace->mark_before);
         return;
     }
     pace->since += pace->timer.stamped ? 0 : pace->walked;
     pace->walked = 0;
-    go_on_by_psb(pace, rows, pace->behind_count ? pace->behind[pace->behind_count - 1].next : pace->mark, 0);
+    if (pace->behind_count)
+        set_mark(pace, pace->behind[pace->behind_count - 1].next, 0);
+    go_on_by_psb(pace, rows, pace->mark, pace->mark_before);
 }
 
 /* Read a packet. One that only says something about time is used; another is held. */
@@ -137,10 +146,10 @@ static void advance(struct ptd_pace *pace, struct ptd_rows *rows)
     if (step == PTD_NEXT_PSB) {
         pass_psb(pace, rows);
     } else if (step == PTD_NEXT_CBR) {
-        go_on(pace, rows, pace->mark, 0);
+        go_on(pace, rows, pace->mark, pace->mark_before);
     } else if (step == PTD_NEXT_FUP && pace->timer.fup_wanted) {
         pace->timer.fup_wanted = false;
-        go_on(pace, rows, pace->mark, 0);
+        go_on(pace, rows, pace->mark, pace->mark_before);
     } else {
         pace->held = true;
     }
@@ -235,20 +244,43 @@ void ptd_pace_block(struct ptd_pace *pace, struct ptd_rows *rows, struct ptd_wal
 
 /* ---- events ---- */
 
+/*
+ * PTWRITE: libipt tells of it behind its instruction. With a FUP what comes before that instruction ran before the
+ * packet; without one all that ran since the packet before ran after it.
+ */
+static void use_ptwrite(struct ptd_pace *pace, struct ptd_rows *rows, int64_t next)
+{
+    if (peek(pace, rows) != PTD_NEXT_PTW)
+        return;
+    if (!pace->timer.fup_wanted) {
+        pace->held = false;
+        go_on(pace, rows, pace->mark, pace->mark_before);
+        return;
+    }
+    if (pace->walked)
+        pace->walked--;
+    use(pace, next);
+    pace->walked = 1;
+    set_mark(pace, next, 1);
+    go_on(pace, rows, next, 1);
+    while (!pace->held && pace->timer.fup_wanted)
+        advance(pace, rows);
+}
+
 /* A packet that may have a FUP, as may others between the two: up to it they are used, and no further. */
-static void use_with_fup(struct ptd_pace *pace, struct ptd_rows *rows, enum ptd_next step, int64_t next)
+static void use_power(struct ptd_pace *pace, struct ptd_rows *rows, int64_t next)
 {
     if (pace->used_ahead) {
         pace->used_ahead--;
         return;
     }
-    if (!take(pace, rows, step, next))
+    if (!take(pace, rows, PTD_NEXT_POWER, next))
         return;
     go_on(pace, rows, next, 0);
     while (pace->timer.fup_wanted) {
         while (!pace->held && pace->timer.fup_wanted)
             advance(pace, rows);
-        if (!pace->held || !take(pace, rows, step, next))
+        if (!pace->held || !take(pace, rows, PTD_NEXT_POWER, next))
             break;
         go_on(pace, rows, next, 0);
         pace->used_ahead++;
@@ -309,13 +341,13 @@ void ptd_pace_event(struct ptd_pace *pace, struct ptd_rows *rows, const struct p
             go_on(pace, rows, next, 0);
         break;
     case ptev_ptwrite:
-        use_with_fup(pace, rows, PTD_NEXT_PTW, next);
+        use_ptwrite(pace, rows, next);
         break;
     case ptev_exstop:
     case ptev_mwait:
     case ptev_pwre:
     case ptev_pwrx:
-        use_with_fup(pace, rows, PTD_NEXT_POWER, next);
+        use_power(pace, rows, next);
         break;
     default:
         break;
@@ -332,7 +364,7 @@ void ptd_pace_sync(struct ptd_pace *pace, struct ptd_rows *rows, uint64_t offset
     pace->held = pace->adrift = false;
     pace->bits = pace->used_ahead = 0;
     pace->walked = 0;
-    pace->mark = next;
+    set_mark(pace, next, 0);
     pace->behind_count = 0;
     go_on_by_psb(pace, rows, next, 0);
 }

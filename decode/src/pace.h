@@ -29,7 +29,8 @@ struct ptd_pace {
     uint64_t now;    /* of the instruction executed last; 0: not known */
     uint64_t since;  /* instructions since a timing packet, up to the packet used last */
     uint64_t walked; /* instructions since the packet used last */
-    int64_t mark;    /* ordinal of the first block after the packet used last */
+    int64_t mark;    /* ordinal of the first block after the packet used last, or after a PSB behind that */
+    int32_t mark_before; /* so many instructions before that block, as a moment's */
     uint32_t bits;   /* of a TNT, not used yet */
     uint32_t used_ahead; /* packets of events that are still to come */
     bool held;       /* the timer's packet is not used yet */
@@ -69,6 +70,7 @@ static inline bool ptd_pace_bits(struct ptd_pace *pace, uint32_t bits, uint32_t 
     pace->since += pace->walked + instructions;
     pace->walked = 0;
     pace->mark = next;
+    pace->mark_before = 0;
     pace->behind_count = 0;
     return true;
 }

@@ -111,6 +111,24 @@ static enum ptd_class class_of(const struct pt_insn *insn)
     }
 }
 
+/* Where a direct branch leads: its displacement is what follows the opcode. False for a form we do not know. */
+static bool target_of(const struct pt_insn *insn, uint64_t *target)
+{
+    uint8_t opcode, second, prefixes = opcode_of(insn, &opcode, &second);
+    int at = prefixes + (opcode == 0x0F ? 2 : 1), width = insn->size - at;
+    uint64_t next = insn->ip + insn->size;
+    if (width == 1) {
+        *target = next + (uint64_t)(int64_t)(int8_t)insn->raw[at];
+    } else if (width == 4) {
+        int32_t displacement;
+        memcpy(&displacement, insn->raw + at, sizeof displacement);
+        *target = next + (uint64_t)(int64_t)displacement;
+    } else {
+        return false;
+    }
+    return true;
+}
+
 /* Start the decoder at `ip` and take the events that PSB+ and TIP.PGE are. */
 static int start(struct ptd_walker *walker, uint64_t ip, enum pt_exec_mode mode)
 {
@@ -140,30 +158,16 @@ int ptd_walker_walk(struct ptd_walker *walker, uint64_t ip, enum pt_exec_mode mo
         if (lengths)
             lengths[ret->instructions] = insn.size;
         ret->instructions++;
+        ret->last_ip = insn.ip;
         ret->end = insn.ip + insn.size;
+        ret->isid = insn.isid;
         ret->last = class_of(&insn);
+        if ((ret->last == PTD_JUMP || ret->last == PTD_CALL) && !target_of(&insn, &ret->target))
+            ret->target = 0;
         if (ret->last != PTD_OTHER) /* the branch needs a packet there is none of, or leads elsewhere: the end */
             break;
     }
     return 0;
-}
-
-/* Where a direct branch leads: its displacement is what follows the opcode. False for a form we do not know. */
-static bool target_of(const struct pt_insn *insn, uint64_t *target)
-{
-    uint8_t opcode, second, prefixes = opcode_of(insn, &opcode, &second);
-    int at = prefixes + (opcode == 0x0F ? 2 : 1), width = insn->size - at;
-    uint64_t next = insn->ip + insn->size;
-    if (width == 1) {
-        *target = next + (uint64_t)(int64_t)(int8_t)insn->raw[at];
-    } else if (width == 4) {
-        int32_t displacement;
-        memcpy(&displacement, insn->raw + at, sizeof displacement);
-        *target = next + (uint64_t)(int64_t)displacement;
-    } else {
-        return false;
-    }
-    return true;
 }
 
 static bool moves_to_cr(const struct pt_insn *insn)

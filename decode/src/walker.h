@@ -13,8 +13,11 @@ struct ptd_walker;
 /* What a walk found. */
 struct ptd_walk {
     uint32_t instructions;
-    uint64_t end;        /* address after the last instruction */
-    enum ptd_class last; /* class of the last instruction */
+    uint64_t last_ip;    /* address of the last instruction */
+    uint64_t end;        /* address after it */
+    uint64_t target;     /* where it leads; 0: it is no direct branch */
+    int isid;            /* the section it lies in */
+    enum ptd_class last; /* its class */
 };
 
 /* A walker over the code of `image`, which it borrows. NULL: out of memory. */

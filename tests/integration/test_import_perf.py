@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ptweave.data import Times
+from ptweave.data import Bundle, Times
 from ptweave.decode import task
 from ptweave.decode.expand import Expansion
 from ptweave.decode.flow import decode_flow
@@ -19,6 +19,7 @@ from support.event_program import event_run
 from support.perf_case import CODE, SIZE, Scheduled, decoded, finish, keep_code, ours, packet_ends, perfs, single
 from support.perf_writer import PerfWriter, When
 from support.pt_writer import PtWriter
+from support.ptwrite_program import Address, writing_run
 from support.reference_traces import FOLDER
 from support.timed_program import START, TimedMachine, timed_run
 from support.trace_bundle import Decoded
@@ -78,6 +79,19 @@ def test_addresses_and_times_of_one_process(timing: str, seed: int, tmp_path: Pa
     writer, executed, symfs = one(tmp_path, seed + 10, **TIMING[timing])
     found = agree(writer.write(tmp_path / "perf.data"), symfs)
     assert [ip for _, ip in found[100]] == executed
+
+
+@pytest.mark.parametrize("seed", [0, 5, 9])
+@pytest.mark.parametrize("timing", ["tsc", "mtc", "mtc+cyc"])
+@pytest.mark.parametrize("address", Address)
+def test_programs_that_write_to_their_trace(address: Address, timing: str, seed: int, tmp_path: Path) -> None:
+    machine = writing_run(seed, tmp_path / "work", address, **TIMING[timing])
+    file = recorded(tmp_path, machine).write(tmp_path / "perf.data")
+    found = agree(file, tmp_path / "sys")
+    assert [ip for _, ip in found[100]] == machine.executed
+    assert len(machine.said) > 50
+    rows = Decoded(Bundle.open(file.with_suffix(".ptw"))).rows("pt_events")
+    assert [(row["ip"], row["detail"]) for row in rows if row["kind"] == "ptwrite"] == machine.said
 
 
 @pytest.mark.parametrize("seed", range(3))
