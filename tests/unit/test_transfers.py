@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from ptweave.data import layout
 from ptweave.data.bundle import Bundle
 from ptweave.data.schemas import EDGES, TRANSFERS
@@ -200,3 +202,50 @@ def test_copies_at_an_offset_in_memory_move_no_position(tmp_path: Path) -> None:
     assert [row[3:6] for row in moved(merged(writer))] == [
         ("in", None, 7), ("out", 0, 7), ("in", 0, 5), ("out", None, 5), ("in", None, 2), ("out", 7, 2), ("in", 5, 1),
         ("out", 9, 1)]
+
+
+def test_a_child_has_the_descriptors_of_when_it_was_forked(tmp_path: Path) -> None:
+    writer, call = started(tmp_path)
+    call("openat", AT_FDCWD, 1, 0, 0, result=3, path="first")
+    call("read", 3, BUFFER, 2, result=2)
+    call("clone", 0x1200011, 0, 0, 0, 0, result=101)
+    call("close", 3)
+    call("openat", AT_FDCWD, 1, 0, 0, result=3, path="second")
+    call("read", 3, BUFFER, 5, result=5)
+    writer.sideband.append({"kind": "process", "tsc": 1025, "pid": 101, "space": 1, "tid": 101, "value": 100,
+                            "path": None, "detail": "fork"})
+    writer.task(1, pid=101, space=1, begin=1025)
+    call("read", 3, BUFFER, 3, result=3, thread=1)
+    call("read", 3, BUFFER, 1, result=1)
+    assert moved(merged(writer)) == [
+        ("read", True, 3, "first", 0, 2, BUFFER), ("read", True, 3, "second", 0, 5, BUFFER),
+        ("read", True, 3, "first", 2, 3, BUFFER), ("read", True, 3, "second", 5, 1, BUFFER)]
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_child_forked_by_a_thread_that_is_a_process_has_the_programs_descriptors(tmp_path: Path,
+                                                                                   known: bool) -> None:
+    writer, call = started(tmp_path)
+    for pid, maker, detail in ((101, 100, "thread"), (102, 101, "fork"), (103, 102, "fork")):
+        writer.sideband.append({"kind": "process", "tsc": pid, "pid": pid, "space": pid - 100, "tid": pid,
+                                "value": maker, "path": None, "detail": detail})
+        writer.task(pid - 100, pid=pid, space=pid - 100, begin=pid)
+    call("openat", AT_FDCWD, 1, 0, 0, result=3, path="file")
+    if known:  # by way of a process that does nothing else
+        call("clone", 17, 0, 0, 0, 0, result=102, thread=1)
+        call("clone", 17, 0, 0, 0, 0, result=103, thread=2)
+    call("read", 3, BUFFER, 2, result=2, thread=3)
+    call("read", 3, BUFFER, 1, result=1, thread=1)
+    assert moved(merged(writer)) == [("read", True, 3, "file", 0, 2, BUFFER), ("read", True, 3, "file", 2, 1, BUFFER)]
+
+
+def test_a_child_made_to_share_descriptors_shares_them(tmp_path: Path) -> None:
+    writer, call = started(tmp_path)
+    writer.sideband.append({"kind": "process", "tsc": 5, "pid": 101, "space": 1, "tid": 101, "value": 100,
+                            "path": None, "detail": "fork"})
+    writer.task(1, pid=101, space=1, begin=5)
+    call("clone", 0x411, 0, 0, 0, 0, result=101)
+    call("read", 0, BUFFER, 1, result=1, thread=1)
+    call("openat", AT_FDCWD, 1, 0, 0, result=3, path="later")
+    call("read", 3, BUFFER, 2, result=2, thread=1)
+    assert moved(merged(writer)) == [("read", True, 0, "stdin", 0, 1, BUFFER), ("read", True, 3, "later", 0, 2, BUFFER)]

@@ -63,6 +63,9 @@ _NOTED = ("open", "openat", "creat", "openat2", "socket", "accept", "accept4", "
           "perf_event_open", "dup", "dup2", "dup3", "fcntl", "close", "close_range", "lseek", "execve", "execveat")
 """Calls that change what descriptors stand for."""
 
+_FORKING = ("fork", "vfork", "clone", "clone3")
+CLONE_FILES = 0x400
+
 _LATE = ("open", "openat", "creat", "openat2", "socket", "accept", "accept4", "dup", "dup2", "dup3", "fcntl", "read",
          "recvfrom")
 """Calls that have had their effect when they return; of the others it counts when they began."""
@@ -80,7 +83,7 @@ class Transfers:
         self._calls = calls
         self._thunks = thunks
         self._programs = {thread: tasks.program(thread) for thread in tasks.threads}
-        self._parents = {image.pid: image.parent for image in tasks.processes}
+        self._parents = _parents(tasks, self._programs)
         self._open: dict[int | None, Descriptors] = {}
         self._count = 0
         self._mapped_last: tuple[object, ...] | None = None
@@ -99,7 +102,7 @@ class Transfers:
     # --- system calls -------------------------------------------------------------------------------------------------
 
     def _tables(self, scratch: Scratch) -> Iterator[pa.Table]:
-        names = ", ".join(f"'{name}'" for name in (*_MOVING, *_COPYING, *_NOTED, "mmap"))
+        names = ", ".join(f"'{name}'" for name in (*_MOVING, *_COPYING, *_NOTED, *_FORKING, "mmap"))
         late = ", ".join(f"'{name}'" for name in _LATE)
         query = ("select file_row_number as row, thread, t_enter, name, args, paths, result from source "
                  f"where name in ({names}) and (result >= 0 or (result is null and name like 'exec%')) "
@@ -116,12 +119,19 @@ class Transfers:
         yield self._table(rows)
 
     def _descriptors(self, pid: int | None) -> Descriptors:
+        """Those of a program. Of one whose fork is not known they are copied when it is met."""
         found = self._open.get(pid)
         if found is None:
+            found = self._open[pid] = Descriptors.initial()
             parent = self._parents.get(pid) if pid is not None else None
-            known = self._open.get(parent) if parent is not None else None
-            found = self._open[pid] = known.copy() if known else Descriptors.initial()
+            if parent is not None:
+                found = self._open[pid] = self._descriptors(parent).copy()
         return found
+
+    def _forked(self, descriptors: Descriptors, flags: int, child: int) -> None:
+        """A process begins: with copies of its maker's descriptors as they are then, or with the same ones."""
+        if child in self._parents:
+            self._open[child] = descriptors if flags & CLONE_FILES else descriptors.copy()
 
     def _take(self, call: Row, seq: int, *, own: bool) -> Iterator[Row]:
         """What a call moved. libtthread's own calls move nothing of the program's, but they map files for it, from
@@ -129,7 +139,9 @@ class Transfers:
         descriptors = self._descriptors(self._programs.get(call["thread"]))
         name, args, result = call["name"], call["args"] or [], call["result"]
         base: Row = {"thread": call["thread"], "t": call["t_enter"], "seq": seq if seq >= 0 else None}
-        if name == "mmap":
+        if name in _FORKING:
+            self._forked(descriptors, args[0] if name == "clone" and args else 0, result or 0)
+        elif name == "mmap":
             for row in _map(base, descriptors, args, result):
                 key = (row["address"], row["size"], row["path"], row["offset"], row["input"])
                 if not own or key != self._mapped_last:  # it maps the same place twice: opened, then closed
@@ -185,6 +197,12 @@ class Transfers:
             order by there.input desc, mine.thread, thunk, page"""
         for batch in scratch.batches(accesses.FILE, query, maps=maps, owners=owners):
             yield map_edges(pa.table(batch))
+
+
+def _parents(tasks: Tasks, owners: dict[int, int | None]) -> dict[int, int | None]:
+    """Process id → that of the program which made it, any of whose threads may be a process. `owners`: of threads."""
+    makers = {task.tid: owners[thread] for thread, task in tasks.threads.items()}
+    return {image.pid: makers.get(image.parent or 0, image.parent) for image in tasks.processes}
 
 
 def _int(value: int) -> int:
