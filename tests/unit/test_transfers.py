@@ -249,3 +249,73 @@ def test_a_child_made_to_share_descriptors_shares_them(tmp_path: Path) -> None:
     call("openat", AT_FDCWD, 1, 0, 0, result=3, path="later")
     call("read", 3, BUFFER, 2, result=2, thread=1)
     assert moved(merged(writer)) == [("read", True, 0, "stdin", 0, 1, BUFFER), ("read", True, 3, "later", 0, 2, BUFFER)]
+
+
+def test_who_seeks_in_an_inherited_descriptor_has_a_file(tmp_path: Path) -> None:
+    writer, call = started(tmp_path)
+    call("read", 0, BUFFER, 4, result=4)
+    call("lseek", 0, 1, 0, result=1)
+    call("read", 0, BUFFER, 2, result=2)
+    call("write", 1, BUFFER, 3, result=3)
+    call("lseek", 1, 0, 0, result=0)
+    call("write", 1, BUFFER, 1, result=1)
+    call("lseek", 2, 0, 1, result=-29)  # a terminal
+    call("write", 2, BUFFER, 1, result=1)
+    assert moved(merged(writer)) == [
+        ("read", True, 0, "stdin", 0, 4, BUFFER), ("read", True, 0, "stdin", 1, 2, BUFFER),
+        ("write", False, 1, "stdout", 0, 3, BUFFER), ("write", False, 1, "stdout", 0, 1, BUFFER),
+        ("write", False, 2, "stderr", 0, 1, BUFFER)]
+
+
+def test_what_is_appended_to_a_file_that_others_have_open_is_nobody_knows_where(tmp_path: Path) -> None:
+    writer, call = started(tmp_path)
+    call("openat", AT_FDCWD, 1, 0o3001, 0, result=3, path="log")
+    call("write", 3, BUFFER, 5, result=5)
+    call("openat", AT_FDCWD, 1, 0, 0, result=4, path="./log")  # reads only
+    call("write", 3, BUFFER, 5, result=5)
+    call("openat", AT_FDCWD, 1, 0o2001, 0, result=5, path="./log")
+    call("write", 5, BUFFER, 7, result=7)
+    call("write", 3, BUFFER, 5, result=5)
+    call("close", 5)
+    call("close", 3)
+    call("openat", AT_FDCWD, 1, 0o2001, 0, result=3, path="log")
+    call("lseek", 3, 0, 2, result=22)  # alone again
+    call("write", 3, BUFFER, 1, result=1)
+    call("truncate", 1, 0, path="log")
+    call("write", 3, BUFFER, 1, result=1)
+    assert [(row[3], row[4]) for row in moved(merged(writer))] == [
+        ("log", 0), ("log", 5), ("./log", None), ("log", None), ("log", 22), ("log", None)]
+
+
+def test_the_end_of_a_file_is_where_it_was_cut_or_what_was_written_ends(tmp_path: Path) -> None:
+    writer, call = started(tmp_path)
+    call("openat", AT_FDCWD, 1, 0o3002, 0, result=3, path="log")
+    call("write", 3, BUFFER, 5, result=5)
+    call("ftruncate", 3, 2)
+    call("write", 3, BUFFER, 5, result=5)
+    call("pwrite64", 3, BUFFER, 3, 100, result=3)  # appends: the offset counts for nothing
+    call("write", 3, BUFFER, 1, result=1)
+    call("fcntl", 3, 4, 0)
+    call("lseek", 3, 50, 0, result=50)
+    call("write", 3, BUFFER, 1, result=1)
+    call("pwritev2", 3, BUFFER, 1, 10, 0, 0x10, result=4)  # RWF_APPEND
+    call("fcntl", 3, 4, 0o2000)
+    call("write", 3, BUFFER, 1, result=1)
+    call("fallocate", 3, 0, 0, 4096)
+    call("write", 3, BUFFER, 1, result=1)
+    assert [row[4] for row in moved(merged(writer))] == [0, 2, 7, 10, 50, 51, 55, None]
+
+
+def test_of_several_messages_it_is_not_known_how_many_bytes_they_have(tmp_path: Path) -> None:
+    writer, call = started(tmp_path)
+    call("socket", 2, 1, 0, result=5)
+    call("sendto", 5, BUFFER, 6, 0, 0, 0, result=6)
+    call("sendmmsg", 5, BUFFER, 2, 0, result=2)
+    call("sendto", 5, BUFFER, 6, 0, 0, 0, result=6)
+    call("recvmmsg", 5, BUFFER, 2, 0, 0, result=1)
+    call("recvfrom", 5, BUFFER, 6, 0, 0, 0, result=2)
+    bundle = merged(writer)
+    assert moved(bundle) == [
+        ("send", False, 5, "socket", 0, 6, BUFFER), ("send", False, 5, "socket", 6, None, None),
+        ("send", False, 5, "socket", None, 6, BUFFER), ("receive", True, 5, "socket", 0, None, None),
+        ("receive", True, 5, "socket", None, 2, BUFFER)]

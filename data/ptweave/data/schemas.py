@@ -338,7 +338,7 @@ TRANSFERS = Table("transfers", "data that came in or went out: by system calls, 
            "from the start; null unknown", dictionary=True),
     Column("offset", _I64, "bytes", "offset of its first byte in that file; of what is no file, bytes before it in "
            "that direction since it was opened; null unknown"),
-    Column("size", _I64, "bytes", "bytes moved; of map: of the mapping"),
+    Column("size", _I64, "bytes", "bytes moved; of map: of the mapping; null of sendmmsg and recvmmsg"),
     Column("address", _U64, "address", "first byte in memory; null where it is in several places"),
     _T,
     Column("seq", _I64, "blocks", "block that made the system call; null unknown", delta=True),

@@ -145,7 +145,8 @@ class Lineage:
         found = self._ask(
             'select transfer, kind, input, thread, thunk, address, "offset", size from transfers where '
             + ("path = ?" if node.path is not None else "descriptor = ?")
-            + ' and input = ? and ("offset" is null or ("offset" < ? and "offset" + size > ?)) order by transfer',
+            + ' and input = ? and ("offset" is null or ("offset" < ? and coalesce("offset" + size > ?, true))) '
+            'order by transfer',
             node.path if node.path is not None else node.descriptor, not self._back, node.end, node.begin)
         if not found:
             way = "written to" if self._back else "read from"

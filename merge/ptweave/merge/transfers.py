@@ -20,7 +20,7 @@ from ptweave.data import layout
 from ptweave.data.bundle import Bundle
 from ptweave.data.schemas import EDGES, TRANSFERS, TableWriter
 from ptweave.merge import accesses, syscalls
-from ptweave.merge.descriptors import Descriptors
+from ptweave.merge.descriptors import Descriptors, Written
 from ptweave.merge.graph import programs
 from ptweave.merge.scratch import Scratch
 from ptweave.merge.syscalls import SystemCalls
@@ -35,21 +35,26 @@ PROT_WRITE = 2
 
 @dataclass(frozen=True)
 class _Moving:
-    """A system call that moves bytes: which argument is the buffer (None: none, or several), and the offset."""
+    """A system call that moves bytes: which argument is the buffer (None: none, or several), the offset, and flags.
+    `messages`: it returns a number of messages, not of bytes."""
 
     kind: str
     incoming: bool
     buffer: int | None = None
     offset: int | None = None
+    flags: int | None = None
+    messages: bool = False
 
 
 _MOVING = {
     "read": _Moving("read", True, 1), "pread64": _Moving("read", True, 1, 3), "readv": _Moving("read", True),
     "preadv": _Moving("read", True, None, 3), "preadv2": _Moving("read", True, None, 3),
     "write": _Moving("write", False, 1), "pwrite64": _Moving("write", False, 1, 3), "writev": _Moving("write", False),
-    "pwritev": _Moving("write", False, None, 3), "pwritev2": _Moving("write", False, None, 3),
+    "pwritev": _Moving("write", False, None, 3), "pwritev2": _Moving("write", False, None, 3, 5),
     "recvfrom": _Moving("receive", True, 1), "recvmsg": _Moving("receive", True),
-    "sendto": _Moving("send", False, 1), "sendmsg": _Moving("send", False)}
+    "recvmmsg": _Moving("receive", True, messages=True),
+    "sendto": _Moving("send", False, 1), "sendmsg": _Moving("send", False),
+    "sendmmsg": _Moving("send", False, messages=True)}
 
 _COPYING = {"sendfile": (1, 0), "splice": (0, 2), "copy_file_range": (0, 2), "tee": (0, 1)}
 """Calls that move bytes from one descriptor to another: which arguments these are."""
@@ -60,9 +65,11 @@ and the offset is in memory alone."""
 
 _NOTED = ("open", "openat", "creat", "openat2", "socket", "accept", "accept4", "memfd_create", "eventfd2",
           "epoll_create1", "timerfd_create", "signalfd4", "inotify_init1", "pidfd_open", "userfaultfd",
-          "perf_event_open", "dup", "dup2", "dup3", "fcntl", "close", "close_range", "lseek", "execve", "execveat")
+          "perf_event_open", "dup", "dup2", "dup3", "fcntl", "close", "close_range", "lseek", "truncate",
+          "ftruncate", "fallocate", "execve", "execveat")
 """Calls that change what descriptors stand for."""
 
+RWF_APPEND = 0x10
 _FORKING = ("fork", "vfork", "clone", "clone3")
 CLONE_FILES = 0x400
 
@@ -85,6 +92,7 @@ class Transfers:
         self._programs = {thread: tasks.program(thread) for thread in tasks.threads}
         self._parents = _parents(tasks, self._programs)
         self._open: dict[int | None, Descriptors] = {}
+        self._written = Written()
         self._count = 0
         self._mapped_last: tuple[object, ...] | None = None
 
@@ -122,7 +130,7 @@ class Transfers:
         """Those of a program. Of one whose fork is not known they are copied when it is met."""
         found = self._open.get(pid)
         if found is None:
-            found = self._open[pid] = Descriptors.initial()
+            found = self._open[pid] = Descriptors.initial(self._written)
             parent = self._parents.get(pid) if pid is not None else None
             if parent is not None:
                 found = self._open[pid] = self._descriptors(parent).copy()
@@ -210,11 +218,17 @@ def _int(value: int) -> int:
     return (value & 0xFFFFFFFF) - ((value & 0x80000000) << 1)
 
 
-def _moved(descriptors: Descriptors, number: int, size: int, *, incoming: bool, at: int | None = None,
-           away: bool = False) -> Row:
-    """Bytes moved at the descriptor's position, at an offset `at`, or `away` from both, nobody knows where."""
+def _moved(descriptors: Descriptors, number: int, size: int | None, *, incoming: bool, at: int | None = None,
+           away: bool = False, appending: bool = False) -> Row:
+    """Bytes moved at the descriptor's position, at an offset `at`, or `away` from both, nobody knows where; or
+    `appending` to the file."""
     file = descriptors.get(number)
-    offset = at if away or at is not None else file.take(size, incoming=incoming)
+    if away or (at is not None and incoming):
+        offset = at
+    elif at is not None:
+        offset = file.put(size, at, appending=appending)
+    else:
+        offset = file.take(size, incoming=incoming, appending=appending)
     return {"descriptor": number, "path": file.path, "offset": offset, "size": size, "address": None}
 
 
@@ -225,7 +239,9 @@ def _move(base: Row, descriptors: Descriptors, moving: _Moving, args: Sequence[i
     at = args[moving.offset] if moving.offset is not None else None
     if at is not None and at >= 1 << 63:  # the position of the descriptor
         at = None
-    row = _moved(descriptors, _int(args[0]), size, incoming=moving.incoming, at=at)
+    flags = args[moving.flags] if moving.flags is not None and moving.flags < len(args) else 0
+    row = _moved(descriptors, _int(args[0]), None if moving.messages else size, incoming=moving.incoming, at=at,
+                 appending=bool(flags & RWF_APPEND))
     yield {**base, **row, "kind": moving.kind, "input": moving.incoming,
            "address": None if moving.buffer is None else args[moving.buffer]}
 

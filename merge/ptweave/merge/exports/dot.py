@@ -61,5 +61,6 @@ def _thunk(thunk: Thunk) -> str:
 
 def _transfer(one: Transfer) -> str:
     where = one.path if one.path is not None else f"fd {one.descriptor}"
+    size = "?" if one.size is None else one.size
     at = "" if one.offset is None else f" at {one.offset}"
-    return f"{one.kind} {_one_line(where)}\n{one.size} bytes{at}"
+    return f"{one.kind} {_one_line(where)}\n{size} bytes{at}"
