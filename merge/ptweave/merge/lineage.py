@@ -3,8 +3,9 @@
 
 What a thread reads it may carry on, in its registers and on its own stack, which are not recorded: whatever it does
 from then on may depend on it. So what is reached of a thread is all from some thunk on, and what something depended on
-is all up to some thunk. With `memory` it is assumed that threads carry nothing, and only what went through pages that
-both sides touched is followed, thunk by thunk: fewer thunks, and perhaps too few.
+is all up to some thunk. What it carries it may give to a thread that it makes or that joins it, and it may at any time
+put it where another thread looks at its stack. With `memory` it is assumed that threads carry nothing, and only what
+went through pages that both sides touched is followed, thunk by thunk: fewer thunks, and perhaps too few.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from ptweave.data import layout
 from ptweave.data.errors import BadInput
 from ptweave.merge.questions import thunk_number
 
@@ -28,14 +30,60 @@ SCHEMA = pa.schema([
     ("size", pa.int64()), ("round", pa.int32())])
 """`what`: thunks, input or output. `round`: steps from thread to thread that it took to get there."""
 
+_HANDED = """
+handed as (
+  select from_thread, from_until, to_thread, to_thunk from edges where kind = 'data'
+  union all
+  select from_thread, from_until, to_thread, to_thunk from edges
+  join thunks on thunks.thread = to_thread and thunks.thunk = to_thunk
+  where kind = 'sync' and operation in ('start', 'join'){stacks})
+"""
+"""What hands something over: through memory; with the argument of a new thread and the result of one that is joined."""
+
+_ON_STACKS = """
+  union all select owner, sees, guest, thunk from lent where sees >= 0
+  union all
+  select told.guest, lent.thunk, told.owner, min(told.thunk)
+  from told asof join (from lent where write) as lent
+    on lent.guest = told.guest and lent.owner = told.owner and told.sees >= lent.thunk
+  group by all"""
+
+_STACKS = f"""
+owners as (
+  select pid, thread, case when object >= {layout.REGION} and object < {layout.HEAP}
+                      then (object - {layout.REGION}) // {layout.STACK_AREA} else 0 end as slot
+  from thunks join threads using (thread) where operation = 'start'),
+visits as (
+  select distinct accesses.thread as guest, owners.thread as owner, thunk, until_thunk, write
+  from accesses join threads using (thread)
+  join owners on owners.pid = threads.pid and owners.slot = (page - {layout.REGION}) // {layout.STACK_AREA}
+  where region = 'stack' and owners.thread != accesses.thread),
+lent as (
+  select guest, owner, thunks.thunk, bool_or(write) as write,
+         coalesce(any_value(clock[owner + 1]), 0)::integer - 1 as sees
+  from visits join thunks on thunks.thread = guest and thunks.thunk between visits.thunk and until_thunk group by all),
+told as (
+  select guest, owner, min(thunks.thunk) as thunk, clock[guest + 1]::integer - 1 as sees
+  from (select distinct guest, owner from visits where write) join thunks on thunks.thread = owner
+  where clock[guest + 1] > 0 group by guest, owner, sees),
+"""
+"""Stacks that others look at. What their owners do there nobody sees: they may have written at any time before, and
+read at any time after. The first thread's is the first; that of another holds its pthread_t, the object of its start.
+"""
+
 _APART = """
 with there(thread, first, last, turn) as (values {there}),
 outs as (
   select transfer, thread, thunk, address // 4096 * 4096 as low, address + size as high,
          (address + size + 4095) // 4096 - address // 4096 as pages
   from transfers where not input and kind != 'map' and address is not null and thunk is not null),
+seen as (
+  select transfer, pages from outs join accesses on accesses.thread = outs.thread and accesses.thunk <= outs.thunk
+    and until_thunk >= outs.thunk and page >= low and page < high
+  where region != 'stack' group by transfer, pages having count(distinct page) = pages),
 known as (
-  select transfer from outs join (select distinct page from accesses where write) as written
+  select transfer from outs semi join seen using (transfer)
+  join (select distinct page from accesses where write) as written
     on page >= low and page < high group by transfer, pages having count(*) = pages),
 own as (
   select transfer from outs join accesses on accesses.thread = outs.thread and accesses.thunk <= outs.thunk
@@ -49,7 +97,8 @@ fed as (
   where kind = 'data')
 select transfer from known where transfer not in (select transfer from own)
   and transfer not in (select transfer from fed)"""
-"""Outputs of which every page's writers are known, none of them reached: whatever else their thunks know, not they."""
+"""Outputs of which every page's writers are known, none of them reached: whatever else their thunks know, not they.
+What their thread did not open to read it (`seen`) lies on its own stack: nobody knows who wrote that."""
 
 Ask = Callable[..., list[tuple[Any, ...]]]
 """ask(sql, *params) gives rows."""
@@ -122,6 +171,7 @@ class Lineage:
         self._ask = ask
         self._back = direction is Direction.TO
         self._memory = memory
+        self._handed = ""
 
     def of(self, node: Node) -> pa.Table:
         """Rows of SCHEMA: thunks, and the inputs (or outputs) at the end of the way. Raises BadInput for a node that is
@@ -196,7 +246,8 @@ class Lineage:
             "write and page >= ? and page < ?", thunk, thread, thunk, *pages)
         starts = {(row[0], row[1]) for row in written}
         known = self._ask(
-            "select count(distinct page) from accesses where write and page >= ? and page < ?", *pages)[0][0]
+            "select count(distinct page) from accesses where write and region != 'stack' and page >= ? and page < ?",
+            *pages)[0][0]
         if own[0][0] is not None:
             starts.add((thread, own[0][0]))
         if known < (pages[1] - pages[0]) // PAGE or not starts:
@@ -209,6 +260,8 @@ class Lineage:
         """Of each thread all up to a thunk, or from one on: until no edge leads further."""
         better = max if self._back else min
         cut: dict[int, tuple[int, int]] = {}
+        stacks = bool(self._ask("select 1 from accesses where region = 'stack' limit 1"))
+        self._handed = (_STACKS if stacks else "") + _HANDED.format(stacks=_ON_STACKS if stacks else "")
         news = {thread: better(thunk for other, thunk in starts if other == thread) for thread, _ in starts}
         turn = 0
         while news:
@@ -226,12 +279,13 @@ class Lineage:
         """How far the edges lead that begin within what is reached."""
         there = ", ".join(f"({thread}, {thunk})" for thread, thunk in cut.items())
         if self._back:
-            sql = ("select from_thread, max(from_until) from edges join (values {}) as cut(thread, thunk) "
-                   "on to_thread = cut.thread and to_thunk <= cut.thunk where kind = 'data' group by 1")
+            sql = ("select from_thread, max(from_until) from handed join cut on to_thread = cut.thread "
+                   "and to_thunk <= cut.thunk group by 1")
         else:
-            sql = ("select to_thread, min(to_thunk) from edges join (values {}) as cut(thread, thunk) "
-                   "on from_thread = cut.thread and from_until >= cut.thunk where kind = 'data' group by 1")
-        return {int(thread): int(thunk) for thread, thunk in self._ask(sql.format(there))}
+            sql = ("select to_thread, min(to_thunk) from handed join cut on from_thread = cut.thread "
+                   "and from_until >= cut.thunk group by 1")
+        rows = self._ask(f"with cut(thread, thunk) as (values {there}), {self._handed} {sql}")
+        return {int(thread): int(thunk) for thread, thunk in rows}
 
     def _through_memory(self, starts: set[tuple[int, int]]) -> dict[int, list[_Reached]]:
         """Thunk by thunk, along data edges alone."""

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: MIT
+"""Lineage over what no page tells: arguments and results of threads, and stacks that others look at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ptweave.data import layout
+from ptweave.data.bundle import Bundle
+from ptweave.data.syscall_table import NUMBERS
+from ptweave.merge import Run, merge_run
+from support.bundle_writer import BundleWriter
+
+PTHREAD = layout.REGION + 2 * layout.STACK_AREA - 64
+"""The second thread's: on its stack, which is the second one."""
+
+ON_FIRST = layout.REGION + layout.STACK_AREA - 2 * layout.PAGE
+"""A page of the first thread's stack."""
+
+LOCK = 0x5000
+
+
+def started(folder: Path) -> BundleWriter:
+    """The first thread makes another at 1000, which takes a lock at 2000, and again at 3000; it takes it at 2500 and at
+    3500; at 4000 it joins the other, which ended at 3800."""
+    writer = BundleWriter(folder / "run.ptw")
+    writer.task(0)
+    writer.task(1, tid=101, creator=100, begin=1000)
+    writer.thunk(0, t=0, operation="start", object_=0x9000)
+    writer.thunk(0, t=1000, operation="create", object_=PTHREAD, acquire=False, release=True, clock=[2])
+    writer.thunk(1, t=1010, operation="start", object_=PTHREAD, clock=[1, 1])
+    writer.thunk(1, t=2000, operation="mutex_lock", object_=LOCK, clock=[1, 2])
+    writer.thunk(1, t=2400, operation="mutex_unlock", object_=LOCK, acquire=False, release=True, clock=[1, 3])
+    writer.thunk(0, t=2500, operation="mutex_lock", object_=LOCK, clock=[3, 2])
+    writer.thunk(0, t=2900, operation="mutex_unlock", object_=LOCK, acquire=False, release=True, clock=[4, 2])
+    writer.thunk(1, t=3000, operation="mutex_lock", object_=LOCK, clock=[3, 4])
+    writer.thunk(1, t=3400, operation="mutex_unlock", object_=LOCK, acquire=False, release=True, clock=[3, 5])
+    writer.thunk(0, t=3500, operation="mutex_lock", object_=LOCK, clock=[5, 4])
+    writer.thunk(1, t=3800, operation="exit", object_=PTHREAD, acquire=False, release=True, clock=[3, 6])
+    writer.thunk(0, t=4000, operation="join", object_=PTHREAD, clock=[6, 5])
+    return writer
+
+
+def moves(writer: BundleWriter, thread: int, name: str, descriptor: int, *, t: int, address: int = 0x7000,
+          size: int = 1) -> None:
+    writer.syscall(thread, None, enter=t, leave=t + 1, number=NUMBERS[name], result=size)
+    assert writer.syscalls
+    writer.syscalls[-1].update(name=name, args=[descriptor, address, size], paths=[])
+
+
+def merged(writer: BundleWriter) -> Bundle:
+    bundle = writer.write()
+    merge_run(bundle)
+    return bundle
+
+
+def ends(bundle: Bundle, *, to: str | None = None, from_: str | None = None, memory: bool = False) -> set[str]:
+    """Inputs and outputs that a node depended on, or reached."""
+    with Run(bundle.path) as run:
+        found = run.lineage(to=to, from_=from_, memory=memory)
+        return {row["path"] for row in found.arrow().to_pylist() if row["what"] != "thunks"}
+
+
+def test_a_thread_knows_its_argument_and_who_joins_it_its_result(tmp_path: Path) -> None:
+    writer = started(tmp_path)
+    moves(writer, 0, "read", 0, t=500)
+    moves(writer, 1, "write", 2, t=1500)
+    moves(writer, 0, "write", 1, t=4500)
+    bundle = merged(writer)
+    assert ends(bundle, from_="fd:0") == {"stdout", "stderr"}
+    assert ends(bundle, to="fd:2") == {"stdin"}
+    assert ends(bundle, from_="thunk:1.0") == {"stdout", "stderr"} and ends(bundle, from_="thunk:0.5") == {"stdout"}
+    assert ends(bundle, from_="fd:0", memory=True) == set()  # that follows memory alone
+
+
+def test_a_lock_alone_hands_nothing_over(tmp_path: Path) -> None:
+    writer = started(tmp_path)
+    moves(writer, 0, "read", 0, t=2600)
+    moves(writer, 1, "write", 2, t=3100)
+    assert ends(merged(writer), from_="fd:0") == set()
+
+
+@pytest.mark.parametrize("until", [3, layout.PAGE])
+def test_what_a_thread_may_have_put_on_its_stack_reaches_who_reads_there_later(tmp_path: Path, until: int) -> None:
+    writer = started(tmp_path)
+    moves(writer, 0, "read", 0, t=2600)  # its thunk 2: known to the other's 3
+    writer.access(1, 1, ON_FIRST, write=False, until=until, t=2001)
+    moves(writer, 1, "write", 2, t=2100)
+    moves(writer, 1, "write", 1, t=3100)
+    bundle = merged(writer)
+    assert ends(bundle, from_="fd:0") == {"stdout"}
+    assert ends(bundle, to="fd:1") == {"stdin"} and ends(bundle, to="fd:2") == set()
+
+
+def test_what_is_written_on_a_stack_reaches_its_owner_when_it_knows_of_that(tmp_path: Path) -> None:
+    writer = started(tmp_path)
+    moves(writer, 0, "write", 1, t=2600)
+    moves(writer, 1, "read", 0, t=3100)
+    writer.access(1, 3, ON_FIRST, write=True, t=3101)
+    moves(writer, 0, "write", 2, t=3600)
+    bundle = merged(writer)
+    assert ends(bundle, from_="fd:0") == {"stderr"}
+    assert ends(bundle, to="fd:2") == {"stdin"} and ends(bundle, to="fd:1") == set()
+
+
+def test_control_who_only_reads_there_tells_its_owner_nothing(tmp_path: Path) -> None:
+    writer = started(tmp_path)
+    moves(writer, 1, "read", 0, t=3100)
+    writer.access(1, 3, ON_FIRST, write=False, t=3101)
+    moves(writer, 0, "write", 2, t=3600)
+    assert ends(merged(writer), from_="fd:0") == set()
+
+
+@pytest.mark.parametrize("page", [ON_FIRST, layout.HEAP + 7 * layout.PAGE])  # large stacks come from the heap
+def test_another_threads_writes_do_not_make_a_stacks_only_writers_known(tmp_path: Path, page: int) -> None:
+    writer = started(tmp_path)
+    writer.access(1, 1, page, write=True, t=2001)
+    moves(writer, 0, "read", 0, t=2600)
+    moves(writer, 0, "write", 1, t=3600, address=page, size=layout.PAGE)
+    assert ends(merged(writer), from_="fd:0") == {"stdout"}
+
+
+def test_control_of_a_page_it_had_to_open_writers_are_known(tmp_path: Path) -> None:
+    writer = started(tmp_path)
+    page = layout.HEAP + 7 * layout.PAGE
+    writer.access(1, 1, page, write=True, t=2001)
+    moves(writer, 0, "read", 0, t=2600)
+    writer.access(0, 4, page, write=False, t=3600)
+    moves(writer, 0, "write", 1, t=3601, address=page, size=layout.PAGE)
+    assert ends(merged(writer), from_="fd:0") == set()
+
+
+def test_messages_of_unknown_size_are_outputs(tmp_path: Path) -> None:
+    writer = started(tmp_path)
+    moves(writer, 0, "read", 0, t=2600)
+    moves(writer, 0, "sendmmsg", 2, t=2700)
+    bundle = merged(writer)
+    assert ends(bundle, to="fd:2@1-2") == {"stdin"} and ends(bundle, from_="fd:0") == {"stderr"}
