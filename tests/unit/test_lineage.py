@@ -138,3 +138,14 @@ def test_messages_of_unknown_size_are_outputs(tmp_path: Path) -> None:
     moves(writer, 0, "sendmmsg", 2, t=2700)
     bundle = merged(writer)
     assert ends(bundle, to="fd:2@1-2") == {"stdin"} and ends(bundle, from_="fd:0") == {"stderr"}
+
+
+def test_a_file_whose_name_is_no_text_is_found_by_it(tmp_path: Path) -> None:
+    writer = started(tmp_path)
+    writer.syscall(0, None, enter=2510, leave=2511, number=NUMBERS["creat"], result=3)
+    assert writer.syscalls
+    writer.syscalls[-1].update(name="creat", args=[1, 0], paths=["\\x80\\xff"])  # as decoding has it
+    moves(writer, 0, "read", 0, t=2600)
+    moves(writer, 0, "write", 3, t=2700)
+    bundle = merged(writer)
+    assert ends(bundle, to="file:\udc80\udcff") == ends(bundle, to="file:\\x80\\xff") == {"stdin"}

@@ -143,9 +143,14 @@ def node_of(text: str) -> Node:
         begin = int(match["begin"] or 0)
         end = int(match["end"]) if match["end"] else begin + 1 if match["begin"] else 1 << 62
         if kind == "file":
-            return _bounded(Node(text, path=match["name"], begin=begin, end=end))
+            return _bounded(Node(text, path=_as_in_tables(match["name"]), begin=begin, end=end))
         return _bounded(Node(text, descriptor=int(match["name"]), begin=begin, end=end))
     raise BadInput("is no node", where=text, remedy=f"write {_FORMS}")
+
+
+def _as_in_tables(path: str) -> str:
+    r"""A path out of a command line as tables have it: bytes that are no UTF-8 as \xNN."""
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def _bounded(node: Node) -> Node:
