@@ -228,3 +228,18 @@ def test_documented_dependences_are_the_programs(known: Known) -> None:
     found = {(row[0], row[2]) for row in known.rows(query)}
     assert {(thread[name], 0) for name in THREADS[1:]} <= found
     assert all(row[0] != row[2] for row in known.rows(query))
+
+
+def test_a_mapped_file_is_one_transfer_a_way_of_the_programs_own_descriptor(tmp_path: Path) -> None:
+    program = compile_program(tmp_path, "mapped")
+    done = ptweave("wrap", "--access", "exact", "-o", tmp_path / "run.ptw", "--", program, cwd=tmp_path)
+    assert done.status == 0, done.err
+    with Run(tmp_path / "run.ptw") as run:
+        rows = run.sql('select input, descriptor, "offset", size from transfers '
+                       "where kind = 'map' and path = 'pages' order by transfer").rows()
+        reached = run.sql("select edges.kind, edges.to_thread is null from edges join transfers using (transfer) "
+                          "where transfers.kind = 'map' and path = 'pages' and 3 in (from_thread, to_thread) "
+                          "order by all").rows()
+    file = int(done.out)
+    assert rows == [(True, file, 0, PAGE), (False, file, 0, PAGE), (True, file, PAGE, PAGE)]
+    assert reached == [("input", False), ("input", False), ("output", True)]

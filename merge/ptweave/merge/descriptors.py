@@ -115,6 +115,10 @@ class Descriptors:
         it in memory alone."""
         return self.files.setdefault(number, OpenFile(None, stream=True))
 
+    def first(self, file: OpenFile) -> int:
+        """The lowest number of an open file's: of libtthread's copies (their numbers are high) it is the program's."""
+        return min(number for number, one in self.files.items() if one is file)
+
     def note(self, name: str, args: Sequence[int], path: str | None, result: int) -> None:
         """A call that succeeded. One that lacks arguments is none."""
         if len(args) < _NEEDED.get(name, 0):

@@ -150,11 +150,11 @@ class Transfers:
         if name in _FORKING:
             self._forked(descriptors, args[0] if name == "clone" and args else 0, result or 0)
         elif name == "mmap":
-            for row in _map(base, descriptors, args, result):
-                key = (row["address"], row["size"], row["path"], row["offset"], row["input"])
-                if not own or key != self._mapped_last:  # it maps the same place twice: opened, then closed
-                    yield row
-                self._mapped_last = key
+            rows = list(_map(base, descriptors, args, result))
+            mapped = tuple(rows[0][column] for column in ("address", "size", "path", "offset")) if rows else None
+            if not own or mapped != self._mapped_last:  # it maps the same place twice: opened, then closed
+                yield from rows
+            self._mapped_last = mapped
         elif name in _MOVING and not own:
             yield from _move(base, descriptors, _MOVING[name], args, result)
         elif name in _COPYING and result and not own:
@@ -253,8 +253,8 @@ def _map(base: Row, descriptors: Descriptors, args: Sequence[int], result: int) 
     file = descriptors.files.get(number)
     if file is None or file.path is None or file.stream:
         return
-    row = {**base, "kind": "map", "descriptor": number, "path": file.path, "offset": args[5], "size": args[1],
-           "address": result}
+    row = {**base, "kind": "map", "descriptor": descriptors.first(file), "path": file.path, "offset": args[5],
+           "size": args[1], "address": result}
     yield {**row, "input": True}
     if args[3] & MAP_SHARED and args[2] & PROT_WRITE:
         yield {**row, "input": False}
