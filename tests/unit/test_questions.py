@@ -221,6 +221,40 @@ def test_a_folded_timeline_has_the_long_spans_and_the_sums_of_the_others(bundle:
     assert Counter(keys) == Counter({(row["thread"], row["what"], row["t_begin"] // resolution) for row in short})
 
 
+@pytest.mark.parametrize("what", ["clock", "thunk"])
+def test_a_killed_thread_did_not_end_before_what_it_did_last(tmp_path: Path, what: str) -> None:
+    """Its process's end is known by what the process wrote last."""
+    writer = BundleWriter(tmp_path / "run.ptw")
+    block = writer.block("main", "jump")
+    writer.task(0, begin=0)
+    writer.sideband.append({"kind": "process_exit", "tsc": 100, "pid": 100, "space": 0, "value": 9})
+    writer.run(0, [block] * 50)
+    writer.moment(0, 0, 0)
+    writer.thunk(0, t=0, operation="start")
+    if what == "clock":
+        writer.moment(0, 50, 900)
+    else:
+        writer.thunk(0, t=400, wait=500)
+    bundle = writer.write()
+    merge_run(bundle)
+    with Run(bundle.path) as run:
+        assert run.sql("select t_end from threads union all select t_end from processes").rows() == [(900,), (900,)]
+        assert all(row["ns"] >= 0 for row in run.timeline().arrow().to_pylist())
+        assert run.critical_path().rows()[-1][1] == 900
+
+
+def test_a_thread_that_says_when_it_ends_ended_then(tmp_path: Path) -> None:
+    writer = BundleWriter(tmp_path / "run.ptw")
+    block = writer.block("main", "jump")
+    writer.task(0, begin=0, end=800)
+    writer.run(0, [block] * 50)
+    writer.moment(0, 50, 900)
+    bundle = writer.write()
+    merge_run(bundle)
+    with Run(bundle.path) as run:
+        assert run.sql("select t_end from threads").rows() == [(800,)]
+
+
 def test_a_resolution_of_nothing_is_refused(bundle: Bundle) -> None:
     with Run(bundle.path) as run, pytest.raises(BadInput, match="is no resolution"):
         run.timeline(resolution=0)

@@ -12,6 +12,7 @@ import pytest
 from ptweave.data import Bundle, Ledger, Manifest
 from ptweave.data.sideband import read_sideband
 from ptweave.data.syslog import SYSLOG_DTYPE
+from ptweave.wrapper.host import moment
 from ptweave.wrapper.soft import Spool
 from ptweave.wrapper.spool_format import Began, Ended, Hold, Kind
 from ptweave.wrapper.tasks import TaskRegistry
@@ -107,6 +108,25 @@ def test_a_pid_used_again_is_another_thread(room: Room) -> None:
     rows = room.finish()
     assert (room.trace(0), room.trace(1)) == (b"1", b"2")
     assert [row["value"] for row in rows if row["kind"] == "process_exit"] == [9]
+
+
+def test_a_killed_process_ended_when_that_was_noticed_not_when_it_last_wrote_a_record(room: Room) -> None:
+    fake = FakeProcess(room.path, 5, ended=Ended.RUNNING)
+    fake.begin_stream(FakeStream(5, b"1"))
+    fake.write()
+    before = moment().tsc
+    room.spool.exited(5, 9)
+    (end,) = [row["tsc"] for row in room.finish() if row["kind"] == "process_exit"]
+    assert isinstance(end, int) and before <= end <= moment().tsc
+
+
+def test_a_process_that_says_when_it_ends_ended_then(room: Room) -> None:
+    fake = FakeProcess(room.path, 5)
+    fake.begin_stream(FakeStream(5, b"1"))
+    fake.write()
+    room.spool.exited(5, 9)
+    (end,) = [row["tsc"] for row in room.finish() if row["kind"] == "process_exit"]
+    assert isinstance(end, int) and end < moment().tsc // 2
 
 
 def test_a_number_given_at_a_handshake_is_kept(room: Room) -> None:

@@ -292,13 +292,18 @@ class _Merge:
         edges = [(seq, t) for seq, t in ((0, task.t_start), (end, task.t_end)) if t is not None] if task else []
         more = (np.concatenate([calls.moments[0], np.array([seq for seq, _ in edges], np.int64)]),
                 np.concatenate([calls.moments[1], np.array([t for _, t in edges], np.int64)]))
-        return joined(known_moments(self._clock, thread), more)
+        for batch in joined(known_moments(self._clock, thread), more):
+            self._tasks.lived(thread, int(batch[1][-1]))
+            yield batch
 
     # --- outputs --------------------------------------------------------------------------------------------------
 
     def _write(self) -> None:
         bundle = self._bundle
         starts = start_routines(bundle, self._tasks, self._program, self._addresses)
+        if self._thunks:
+            for thread in self._tasks.threads:
+                self._tasks.lived(thread, self._thunks.end(thread))
         if self._syscalls:
             for task in self._tasks.threads.values():
                 if task.own:

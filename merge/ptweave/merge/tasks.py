@@ -28,6 +28,7 @@ class Task:
     spaces: list[tuple[int, int]] = field(default_factory=list)
     own: bool = False  # libtthread's, not the program's
     former: int = 0  # tid of the task that went on as this one
+    told_end: bool = True  # it said when it ended; else it did when its process was seen to be gone, or later
 
 
 @dataclass
@@ -69,6 +70,17 @@ class Tasks:
         image = next((process for process in self.processes
                       if task.spaces and process.space == task.spaces[-1][1]), None)
         return image.parent if image and image.began_by == "thread" and image.parent else task.pid
+
+    def lived(self, thread: int, t: int) -> None:
+        """A thread did something then: one that was killed, and could not say when, was there still."""
+        task = self.threads.get(thread)
+        if task is None or task.told_end or task.t_end is None or task.t_end >= t:
+            return
+        task.t_end = t
+        images = [process for process in self.processes if process.pid == task.pid]
+        last = max(images, key=lambda process: process.space, default=None)
+        if last is not None and last.t_end is not None:
+            last.t_end = max(last.t_end, t)
 
     def exit_status(self, thread: int) -> int | None:
         """Wait status of the thread's program."""
@@ -165,4 +177,4 @@ def _finish(tasks: Tasks, manifest: Manifest) -> None:
     ends = {process.pid: process.t_end for process in tasks.processes}
     for task in tasks.threads.values():
         if task.t_end is None:
-            task.t_end = ends.get(task.pid)
+            task.t_end, task.told_end = ends.get(task.pid), False

@@ -68,6 +68,11 @@ class Thunks:
         rows = self._rows.get(thread, _NOWHERE)
         return rows.stop - rows.start
 
+    def end(self, thread: int) -> int:
+        """When the last operation of a thread that returned did so."""
+        rows = self._rows.get(thread, _NOWHERE)
+        return int(self._end[rows].max(initial=0))
+
     def flag_markers(self, program: Program, addresses: Addresses) -> None:
         """Tell the program which blocks are markers. Must come before it is compiled."""
         for thread, rows in self._rows.items():

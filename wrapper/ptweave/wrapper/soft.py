@@ -16,6 +16,7 @@ from ptweave.data.bundle import Bundle
 from ptweave.data.errors import MachineLacks
 from ptweave.data.ledger import Ledger
 from ptweave.data.sideband import SidebandKind, write_sideband
+from ptweave.wrapper.host import moment
 from ptweave.wrapper.images import ImageStore, MappedFile
 from ptweave.wrapper.perf_maps import PerfMaps
 from ptweave.wrapper.spool_code import CodePiece, FileMap, place_code
@@ -119,6 +120,7 @@ class Spool:
         self._order: list[_Space] = []
         self._last_of: dict[int, _Space] = {}
         self._status: dict[int, int] = {}
+        self._gone: dict[int, int] = {}  # pid → when its end was noticed, in ticks
         self._streams_of: dict[int, list[StreamFiles]] = {}
         self.untraced: list[str] = []
 
@@ -134,8 +136,9 @@ class Spool:
             self._begin(prefix, state)
 
     def exited(self, pid: int, status: int) -> None:
-        """A process ended with this wait status."""
+        """A process ended with this wait status, just now."""
         self._status[pid] = status
+        self._gone[pid] = moment().tsc
 
     @property
     def messages(self) -> str:
@@ -302,7 +305,8 @@ class Spool:
                 stream.places.append((stream.state.stored + stream.state.buffered, row))
         if self._last_of[space.pid] is space or space.state.ended == Ended.FINISHED:
             last = self._last_of[space.pid] is space
-            self._row(space, SidebandKind.PROCESS_EXIT, space.state.tsc_end or space.tsc,
+            gone = self._gone.get(space.pid, 0) if last else 0  # it was killed: it could not say when it ended
+            self._row(space, SidebandKind.PROCESS_EXIT, space.state.tsc_end or max(gone, space.tsc),
                       value=self._status.get(space.pid, -1) if last else -1)
         for file_map in space.maps:
             if file_map.row["image"] is None:  # another process may have kept it meanwhile
