@@ -9,6 +9,7 @@ import random
 import shutil
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -355,6 +356,23 @@ def test_a_thread_that_is_not_there_is_said(bundle: Bundle, capfd: pytest.Captur
         for words in (["hot"], ["hot", "--from", "3"], ["timeline"], ["calls"], ["export", "chrome"]):
             status, out, err = ask(capfd, *words, str(bundle.path), f"--thread={thread}")
             assert (status, out) == (2, "") and "is no thread" in err and len(err.splitlines()) == 1
+
+
+def test_from_python_what_cannot_be_asked_is_said_too(bundle: Bundle) -> None:
+    with Run(bundle.path) as run:
+        asked: list[tuple[str, Callable[[], object]]] = [
+            *((f"thread {thread}: is no thread", lambda thread=thread, question=question: question(thread=thread))
+              for thread in (7, -1, 1 << 70) for question in (run.hot, run.timeline, run.flow, run.part)),
+            ("9 to 3: ends before", lambda: run.part(0, 9, 3)),
+            ("9 to 3: ends before", lambda: run.timeline(begin=9, end=3)),
+            ("9 to 3: ends before", lambda: run.flow(thread=0, since=9, until=3)),
+            ("file: is nothing to sum up by", lambda: run.hot("file")),
+            ("flow: is no part of a timeline", lambda: run.timeline(parts=["gaps", "flow"])),
+            *((f"most {most}: is not between 1 and 64", lambda most=most: run.similar("1.1", most=most))
+              for most in (-1, 0, 65))]
+        for said, ask_for in asked:
+            with pytest.raises(BadInput, match=said):
+                ask_for()
 
 
 def test_lines_and_blocks_are_not_counted_without_their_tables(bundle: Bundle,

@@ -31,7 +31,7 @@ from ptweave.merge.questions import By, Part, Question, part_of, thunk_number
 from ptweave.merge.relations import Relations
 from ptweave.merge.render import TextTable, html_table
 from ptweave.merge.result import Quick, Result, ask, connect, query_errors, shut
-from ptweave.merge.similar import FOUND, Similar
+from ptweave.merge.similar import FOUND, NEAR, Similar
 from ptweave.merge.tables import open_parquet, read_table, table_files
 
 if TYPE_CHECKING:
@@ -243,8 +243,21 @@ class Run(Relations):
                 kind = BadInput if self._counts[name] is None else NotMade
                 raise kind(f"table {name}: {self.missing[name]}", where=str(self.path))
 
+    def need_thread(self, thread: int | None) -> None:
+        """Raise BadInput when the run has no such thread: no rows would look as if it had done nothing."""
+        if thread is None or "threads" in self.missing:
+            return
+        if not 0 <= thread < 1 << 31 or not self.sql("select 1 from threads where thread = ?", thread).rows():
+            raise BadInput("is no thread of this run", where=f"thread {thread}",
+                           remedy='ptweave query RUN "from threads" shows which there are')
+
     def part(self, thread: int, begin: int = 0, end: int | None = None) -> Part:
-        """Part of a thread's flow: blocks from ordinal `begin` up to `end` (None: all that follow)."""
+        """Part of a thread's flow: blocks from ordinal `begin` up to `end` (None: all that follow).
+
+        Raises BadInput for a thread that is not there, and a part that ends before it begins.
+        """
+        self.need_thread(thread)
+        _need_order(begin, end)
         return Part(thread, begin, 1 << 62 if end is None else end)
 
     def thunk(self, name: str) -> Part:
@@ -254,7 +267,13 @@ class Run(Relations):
         return part_of(rows, name)
 
     def hot(self, by: By | str = By.FUNCTION, *, thread: int | None = None, part: Part | None = None) -> Result:
-        """Where instructions were executed (docs/merge.md): by function, line or block; of all, a thread, or a part."""
+        """Where instructions were executed (docs/merge.md): by function, line or block; of all, a thread, or a part.
+
+        Raises BadInput for a thread that is not there, and for what cannot be summed up by.
+        """
+        if by not in list(By):
+            raise BadInput("is nothing to sum up by", where=str(by), remedy=f"give one of {', '.join(By)}")
+        self.need_thread(thread)
         self.need(*(("flow", "paths", "blocks") if part or By(by) is not By.FUNCTION else ("profile", "stacks")))
         return self._ask(questions.hot(By(by), thread=thread, part=part))
 
@@ -272,9 +291,15 @@ class Run(Relations):
                  parts: Collection[str] = timelines.PARTS, resolution: int | None = None) -> Result:
         """What threads did in order of time; `begin` and `end` in ns. `parts` are the tables it is made of: without
         thunks the question is answered only when it is asked without them. Spans shorter than `resolution` (ns) are
-        folded, and counted in a column `spans`. Raises BadInput for a resolution below 1."""
+        folded, and counted in a column `spans`. Raises BadInput for a resolution below 1, a thread that is not there,
+        an end before the begin, and parts that are none."""
         if resolution is not None and resolution < 1:
             raise BadInput("is no resolution", where=str(resolution), remedy="give 1 ns or more")
+        for part in parts:
+            if part not in timelines.PARTS:
+                raise BadInput("is no part of a timeline", where=part, remedy=f"there are {', '.join(timelines.PARTS)}")
+        self.need_thread(thread)
+        _need_order(begin, end)
         if "thunks" in parts:
             self.need("thunks")
 
@@ -338,7 +363,10 @@ class Run(Relations):
 
     def similar(self, node: str, other: Run | None = None, *, most: int = FOUND) -> Result:
         """Nodes of another run (None: of this one) that are like a node of this one: "THREAD.THUNK", or
-        "THREAD@FROM-TO" in ns; best first (docs/comparing.md). Raises BadInput for a node that is not in the run."""
+        "THREAD@FROM-TO" in ns; best first (docs/comparing.md). Raises BadInput for a node that is not in the run, and
+        when other than 1 to 64 are asked for."""
+        if not 1 <= most <= NEAR:
+            raise BadInput(f"is not between 1 and {NEAR}", where=f"most {most}")
         runs = (self, other or self)
         for run in runs:
             run.need("thunks", "threads")
@@ -394,6 +422,12 @@ class Run(Relations):
         return (f"<h4>{html.escape(self.path.name)}</h4>"
                 + html_table(["", ""], [False, False], self.facts())
                 + html_table(["table", "rows", "a row is"], [False, True, False], self._rows()))
+
+
+def _need_order(begin: int | None, end: int | None) -> None:
+    """Raises BadInput for what ends before it begins."""
+    if begin is not None and end is not None and end < begin:
+        raise BadInput("ends before it begins", where=f"{begin} to {end}", remedy="give the smaller one first")
 
 
 def _leaf(metadata: pq.FileMetaData, column: str) -> int:

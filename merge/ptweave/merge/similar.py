@@ -35,7 +35,9 @@ Columns `node_…` are the node's own. `results`: of the same operations and cal
 FOUND = 20
 """Nodes answered when nothing else is asked for."""
 
-_NEAR = 64   # nodes whose executed functions are looked at, too
+NEAR = 64
+"""Nodes whose executed functions are looked at, too."""
+
 _SHOWN = 20  # events listed of a node
 
 _EVENTS = """
@@ -197,12 +199,12 @@ class Similar:
         own = (node.thread, node.t) if self._same else (-1, -1)
         events = sorted(node.events)
         if edges is None:
-            rows = self._there(f"{_OF_THUNKS}{_SCORED}", events, *own, _NEAR)
+            rows = self._there(f"{_OF_THUNKS}{_SCORED}", events, *own, NEAR)
             inside = _OF_THUNKS
             params: tuple[Any, ...] = ()
         else:
             params = (edges[0], *own, edges[1])
-            rows = self._there(f"{_OF_SPANS}{_SCORED}", *params, events, *own, _NEAR)
+            rows = self._there(f"{_OF_SPANS}{_SCORED}", *params, events, *own, NEAR)
             inside = _OF_SPANS
         found = [_Node(*row[:9]) for row in rows]
         self._fill(found, inside, params)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from ptweave.cli.output import quiet_when_nobody_reads, sink
-from ptweave.cli.parts import add_run_path, check_order, check_thread
+from ptweave.cli.parts import add_run_path, check_order
 from ptweave.data.errors import BadInput
 from ptweave.merge import Run
 from ptweave.merge.exports import nodes
@@ -43,7 +43,7 @@ def add_file(parser: argparse.ArgumentParser, suffix: str) -> None:
 def write(args: argparse.Namespace, hint: str, export: Callable[[Run, IO[bytes]], list[str]]) -> Exported:
     """Open the run and have it written where the options say: a file is there only when it is whole."""
     with Run(args.run) as run:
-        check_thread(run, getattr(args, "thread", None))
+        run.need_thread(getattr(args, "thread", None))
         path = args.output or Path(run.path.resolve().stem + args.suffix)
         target = None if str(path) == "-" else path
         lacks: list[str] = []

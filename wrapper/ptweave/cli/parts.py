@@ -25,15 +25,6 @@ def add_part(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--thunk", metavar="THREAD.THUNK", help="in this thunk")
 
 
-def check_thread(run: Run, number: int | None) -> None:
-    """Raises BadInput when a run has no such thread: no rows would look as if it had done nothing."""
-    if number is None or "threads" in run.missing:
-        return
-    if not 0 <= number < 1 << 31 or not run.sql("select 1 from threads where thread = ?", number).rows():
-        raise BadInput("is no thread of this run", where=f"--thread {number}",
-                       remedy='ptweave query RUN "from threads" shows which there are')
-
-
 def check_order(begin: int | None, end: int | None) -> None:
     """Raises BadInput for a part that ends before it begins: what lies around it is no answer."""
     if begin is not None and end is not None and end < begin:
@@ -43,7 +34,7 @@ def check_order(begin: int | None, end: int | None) -> None:
 def part_of(run: Run, args: argparse.Namespace) -> Part | None:
     """What the options name; None: all. Raises BadInput for what cannot be."""
     check_order(args.begin, args.end)
-    check_thread(run, args.thread)
+    run.need_thread(args.thread)
     bounded = args.begin is not None or args.end is not None
     if args.thunk is not None:
         if bounded or args.thread is not None:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from ptweave.cli.output import add_output, write_result
 from ptweave.cli.parts import add_run_path
-from ptweave.data.errors import BadInput, Exit
+from ptweave.data.errors import Exit
 from ptweave.merge import Run
-from ptweave.merge.similar import FOUND
+from ptweave.merge.similar import FOUND, NEAR
 
 SUMMARY = "which thunks of another run (or of the same) are like a given one, say one that was stuck"
 EXAMPLES = """\
@@ -29,14 +29,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("other", metavar="OTHER", nargs="?", type=Path,
                         help="run bundle to look in (default: the same run)")
     parser.add_argument("--most", metavar="N", type=int, default=FOUND,
-                        help=f"how many to answer, at most 64 (default: {FOUND})")
+                        help=f"how many to answer, at most {NEAR} (default: {FOUND})")
     add_output(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Answer; returns the exit status."""
-    if not 1 <= args.most <= 64:
-        raise BadInput("is not between 1 and 64", where="--most")
     with ExitStack() as stack:
         opened = stack.enter_context(Run(args.run))
         other = stack.enter_context(Run(args.other)) if args.other else None

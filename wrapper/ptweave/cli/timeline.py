@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 
 from ptweave.cli.output import add_output, write_result
-from ptweave.cli.parts import add_run_path, check_order, check_thread
+from ptweave.cli.parts import add_run_path
 from ptweave.data.errors import Exit
 from ptweave.merge import Run
 
@@ -31,9 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Answer; returns the exit status."""
-    check_order(args.begin, args.end)
     with Run(args.run) as opened:
-        check_thread(opened, args.thread)
         write_result(opened.timeline(thread=args.thread, begin=args.begin, end=args.end,
                                      resolution=args.resolution), args)
     return int(Exit.DONE)
