@@ -60,6 +60,20 @@ def test_a_lock_waited_for_is_told_with_its_holder(bundle: Bundle) -> None:
             1, 1, 0, 1, 400)
 
 
+def test_an_address_is_another_lock_in_another_process(tmp_path: Path) -> None:
+    writer = BundleWriter(tmp_path / "run.ptw")
+    for thread, pid, wait in ((0, 100, 30), (1, 101, 700)):
+        writer.task(thread, pid=pid, space=thread)
+        writer.thunk(thread, t=0, operation="start", object_=0)
+        writer.thunk(thread, t=10, wait=wait, object_=LOCK)
+    bundle = writer.write()
+    merge_run(bundle)
+    with Run(bundle.path) as run:
+        rows = run.contention().arrow().to_pylist()
+    assert [(row["pid"], row["object"], row["operations"], row["threads"]) for row in rows] == [
+        (100, LOCK, 1, 1), (101, LOCK, 1, 1)]
+
+
 def test_the_critical_path_goes_from_thread_to_thread(bundle: Bundle) -> None:
     """Thread 0 up to its unlock, thread 1 up to its end, thread 0 again; every moment once."""
     with Run(bundle.path) as run:

@@ -84,8 +84,10 @@ class Plots:
         result = self._run.contention()
         rows = [row for row in (dict(zip(result.columns, row, strict=True)) for row in result.limit(most))
                 if row["contended"]]
+        several = len({row["pid"] for row in rows}) > 1
         figure = go.Figure(go.Bar(
-            orientation="h", y=[f"{text(row['operation'])} {row['object']:#x}" for row in rows],
+            orientation="h", y=[f"{text(row['operation'])} {row['object']:#x}"
+                                + (f" of {row['pid']}" if several else "") for row in rows],
             x=[row["wait_ns"] / _MS for row in rows],
             marker={"color": ORANGE, "pattern": {"shape": "/", "fgcolor": "black"}}, textposition="outside",
             cliponaxis=False, text=[f"{row['contended']:,} of {row['operations']:,}" for row in rows], hoverinfo="text",

@@ -93,8 +93,8 @@ latest as (
   select thread, thunk, arg_max(holder, released) as holder, arg_max(last, released) as last,
          max(released) as released from released group by thread, thunk),
 joined as (
-  select waits.*, holder, last, released, coalesce(released > waits.t, false) as contended
-  from waits left join latest using (thread, thunk)),
+  select waits.*, holder, last, released, coalesce(released > waits.t, false) as contended, pid
+  from waits left join latest using (thread, thunk) left join threads using (thread)),
 taking as (
   select waited.*, taken.thunk as held_since
   from (from joined where contended) as waited
@@ -111,13 +111,17 @@ held as (
 """Names are looked up, and holders looked for, only of operations that waited: most did not."""
 
 _CONTENTION = _WAITS + """
-select object, operation, operations, contended, wait_ns, longest_ns, threads, waiter, holder
-from (select object, operation, count(*) as operations, count(*) filter (contended) as contended,
+select counted.object, counted.operation, operations, contended, wait_ns, longest_ns, threads, waiter, holder,
+       counted.pid
+from (select pid, object, operation, count(*) as operations, count(*) filter (contended) as contended,
              coalesce(sum(wait) filter (contended), 0)::bigint as wait_ns, max(wait) filter (contended) as longest_ns,
-             count(distinct thread) as threads from joined group by object, operation)
-left join (select object, operation, arg_max(function, wait) as waiter, arg_max(holder_function, wait) as holder
-           from held group by object, operation) using (object, operation)
-order by wait_ns desc, operations desc, object, operation"""
+             count(distinct thread) as threads from joined group by pid, object, operation) as counted
+left join (select pid, object, operation, arg_max(function, wait) as waiter, arg_max(holder_function, wait) as holder
+           from held group by pid, object, operation) as names
+  on names.object = counted.object and names.operation = counted.operation
+    and names.pid is not distinct from counted.pid
+order by wait_ns desc, operations desc, counted.pid, counted.object, counted.operation"""
+"""An address is another object in another process."""
 
 _WAITERS = _WAITS + """
 select object, operation, thread, thunk, t, wait as wait_ns, function, holder as holder_thread,
@@ -126,7 +130,8 @@ from held order by wait desc, thread, thunk"""
 
 
 def contention(*, each: bool = False) -> Question:
-    """Objects by how long threads waited for them, and who held them; with `each`, every single wait, longest first.
+    """Objects of each process by how long threads waited for them, and who held them; with `each`, every single wait,
+    longest first.
 
     An operation waited (is contended) when what it acquired was released after it had begun.
     """

@@ -249,7 +249,7 @@ class Collector:
         part.table = _shown(self._run.contention(), {
             "object": ("object", _object), "operation": ("operation", cell), "contended": ("waits", count),
             "operations": ("of", count), "wait_ns": ("waited", duration), "longest_ns": ("longest", duration),
-            "waiter": ("longest waiter", cell), "holder": ("holder", cell)})
+            "waiter": ("longest waiter", cell), "holder": ("holder", cell), "pid": ("process", cell)})
 
     def _critical(self, part: Part) -> None:
         path = self._critical_path()
