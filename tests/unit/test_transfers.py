@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -25,11 +26,13 @@ class Calls:
         self.writer = writer
         self.t = 1000
 
-    def __call__(self, name: str, *args: int, result: int = 0, path: str | None = None, thread: int = 0) -> None:
+    def __call__(self, name: str, *args: int, result: int = 0, path: str | None = None, thread: int = 0,
+                 files: Sequence[str] = ()) -> None:
         self.t += 10
         self.writer.syscall(thread, None, enter=self.t, leave=self.t + 5, number=NUMBERS[name], result=result)
         assert self.writer.syscalls
-        self.writer.syscalls[-1].update(name=name, args=list(args), paths=[] if path is None else [path])
+        self.writer.syscalls[-1].update(name=name, args=list(args), paths=[] if path is None else [path],
+                                        files=list(files))
 
 
 def merged(writer: BundleWriter) -> Bundle:
@@ -319,3 +322,23 @@ def test_of_several_messages_it_is_not_known_how_many_bytes_they_have(tmp_path: 
         ("send", False, 5, "socket", 0, 6, BUFFER), ("send", False, 5, "socket", 6, None, None),
         ("send", False, 5, "socket", None, 6, BUFFER), ("receive", True, 5, "socket", 0, None, None),
         ("receive", True, 5, "socket", None, 2, BUFFER)]
+
+
+def test_a_pipe_is_one_whoever_uses_it_by_whatever_number(tmp_path: Path) -> None:
+    writer, call = started(tmp_path)
+    for pid in (101, 102):
+        writer.sideband.append({"kind": "process", "tsc": 5, "pid": pid, "space": pid - 100, "tid": pid, "value": 100,
+                                "path": None, "detail": "fork"})
+        writer.task(pid - 100, pid=pid, space=pid - 100, begin=5)
+    for pid in (101, 102):
+        call("clone", 17, 0, 0, 0, 0, result=pid)
+    call("dup2", 4, 1, result=1, thread=1, files=["pipe:[7]"])
+    call("write", 1, BUFFER, 10, result=10, thread=1, files=["pipe:[7]"])
+    call("write", 4, BUFFER, 5, result=5, thread=2, files=["pipe:[7]"])
+    call("write", 6, BUFFER, 5, result=5, thread=2, files=["pipe:[8]"])  # another
+    call("read", 3, BUFFER, 12, result=12, files=["pipe:[7]"])
+    call("sendfile", 9, 3, 0, 3, result=3, thread=1, files=["socket:[9]", "pipe:[7]"])
+    call("write", 9, BUFFER, 1, result=1, files=["socket:[9]"])
+    call("write", 5, BUFFER, 1, result=1)  # nobody knows
+    assert [(row[2], row[4], row[5]) for row in moved(merged(writer))] == [
+        (1, 0, 10), (4, 10, 5), (6, 0, 5), (3, 0, 12), (3, 12, 3), (9, 0, 3), (9, 3, 1), (5, 0, 1)]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """File descriptors as a run's system calls made them: what each stood for, and where in it the next byte was.
 
-What the kernel says in memory alone (the two descriptors of a pipe) is not recorded: those descriptors are known by
-their numbers only.
+What the kernel says in memory alone (the two descriptors of a pipe) is not followed: such descriptors are met when they
+are used. Which pipe or socket they are is known by the kernel's name for it, where that was recorded.
 """
 
 from __future__ import annotations
@@ -93,34 +93,57 @@ class OpenFile:
         self.size = None if self.size is None or end is None else max(self.size, end)
 
 
+Streams = WeakValueDictionary[str, OpenFile]
+"""The kernel's name of a pipe or socket → what its descriptors stand for."""
+
+_STREAMS = ("pipe:[", "socket:[")
+
+
+@dataclass
+class Known:
+    """What a run's programs share."""
+
+    written: Written = field(default_factory=Written)
+    streams: Streams = field(default_factory=Streams)
+
+
 @dataclass
 class Descriptors:
-    """Those of one program."""
+    """Those of one program. `known`: of the run."""
 
-    written: Written  # the run's
+    known: Known
     files: dict[int, OpenFile] = field(default_factory=dict)
     closing: set[int] = field(default_factory=set)  # go away at exec
 
     @classmethod
-    def initial(cls, written: Written) -> Descriptors:
+    def initial(cls, known: Known) -> Descriptors:
         """Of a program that nothing is known of."""
-        return cls(written, {number: OpenFile(name, stream=True) for number, name in enumerate(_STANDARD)})
+        return cls(known, {number: OpenFile(name, stream=True) for number, name in enumerate(_STANDARD)})
 
     def copy(self) -> Descriptors:
         """A child's: its descriptors are copies."""
-        return Descriptors(self.written, dict(self.files), set(self.closing))
+        return Descriptors(self.known, dict(self.files), set(self.closing))
 
-    def get(self, number: int) -> OpenFile:
+    def get(self, number: int, name: str | None = None) -> OpenFile:
         """What a descriptor stands for; one that is met first now was there from the start, or made by a call that says
-        it in memory alone."""
-        return self.files.setdefault(number, OpenFile(None, stream=True))
+        it in memory alone. `name`: the kernel's for what it refers to."""
+        file = self.files.get(number)
+        if file is None:
+            stream = name if name is not None and name.startswith(_STREAMS) else None
+            file = self.known.streams.get(stream) if stream else None
+            if file is None:
+                file = OpenFile(None, stream=True)
+            if stream:
+                self.known.streams[stream] = file
+            self.files[number] = file
+        return file
 
     def first(self, file: OpenFile) -> int:
         """The lowest number of an open file's: of libtthread's copies (their numbers are high) it is the program's."""
         return min(number for number, one in self.files.items() if one is file)
 
-    def note(self, name: str, args: Sequence[int], path: str | None, result: int) -> None:
-        """A call that succeeded. One that lacks arguments is none."""
+    def note(self, name: str, args: Sequence[int], path: str | None, result: int, file_name: str | None = None) -> None:
+        """A call that succeeded. One that lacks arguments is none. `file_name`: the kernel's for its descriptor."""
         if len(args) < _NEEDED.get(name, 0):
             return
         if name in _OPENING:
@@ -129,7 +152,7 @@ class Descriptors:
             self.files[result] = OpenFile("socket" if name in ("socket", "accept", "accept4") else None, stream=True)
             self._made(result, closing=name == "pidfd_open" or _closes(name, args))
         elif name in ("dup", "dup2", "dup3") or (name == "fcntl" and args[1] in _DUPLICATE):
-            self.files[result] = self.get(args[0])
+            self.files[result] = self.get(args[0], file_name)
             self._made(result, closing=_closes(name, args))
         elif name == "fcntl" and args[1] == _SET_CLOSING and len(args) > 2:
             self._made(args[0], closing=bool(args[2] & 1))
@@ -175,9 +198,9 @@ class Descriptors:
         if path is None:
             return None
         name = path.rpartition("/")[2]
-        writers = self.written.get(name)
+        writers = self.known.written.get(name)
         if writers is None:
-            writers = self.written[name] = Writers()
+            writers = self.known.written[name] = Writers()
         else:
             writers.several = True
         return writers

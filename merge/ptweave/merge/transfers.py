@@ -20,7 +20,7 @@ from ptweave.data import layout
 from ptweave.data.bundle import Bundle
 from ptweave.data.schemas import EDGES, TRANSFERS, TableWriter
 from ptweave.merge import accesses, syscalls
-from ptweave.merge.descriptors import Descriptors, Written
+from ptweave.merge.descriptors import Descriptors, Known
 from ptweave.merge.graph import programs
 from ptweave.merge.scratch import Scratch
 from ptweave.merge.syscalls import SystemCalls
@@ -92,7 +92,7 @@ class Transfers:
         self._programs = {thread: tasks.program(thread) for thread in tasks.threads}
         self._parents = _parents(tasks, self._programs)
         self._open: dict[int | None, Descriptors] = {}
-        self._written = Written()
+        self._known = Known()
         self._count = 0
         self._mapped_last: tuple[object, ...] | None = None
 
@@ -112,7 +112,8 @@ class Transfers:
     def _tables(self, scratch: Scratch) -> Iterator[pa.Table]:
         names = ", ".join(f"'{name}'" for name in (*_MOVING, *_COPYING, *_NOTED, *_FORKING, "mmap"))
         late = ", ".join(f"'{name}'" for name in _LATE)
-        query = ("select file_row_number as row, thread, t_enter, name, args, paths, result from source "
+        query = ("select file_row_number as row, thread, t_enter, name, args, paths, files[1:2] as files, result "
+                 "from source "
                  f"where name in ({names}) and (result >= 0 or (result is null and name like 'exec%')) "
                  f"order by case when name in ({late}) then coalesce(t_exit, t_enter) else t_enter end, row")
         rows: list[Row] = []
@@ -130,7 +131,7 @@ class Transfers:
         """Those of a program. Of one whose fork is not known they are copied when it is met."""
         found = self._open.get(pid)
         if found is None:
-            found = self._open[pid] = Descriptors.initial(self._written)
+            found = self._open[pid] = Descriptors.initial(self._known)
             parent = self._parents.get(pid) if pid is not None else None
             if parent is not None:
                 found = self._open[pid] = self._descriptors(parent).copy()
@@ -146,6 +147,7 @@ class Transfers:
         copies of its descriptors."""
         descriptors = self._descriptors(self._programs.get(call["thread"]))
         name, args, result = call["name"], call["args"] or [], call["result"]
+        first, second = [*(call["files"] or ()), None, None][:2]
         base: Row = {"thread": call["thread"], "t": call["t_enter"], "seq": seq if seq >= 0 else None}
         if name in _FORKING:
             self._forked(descriptors, args[0] if name == "clone" and args else 0, result or 0)
@@ -156,16 +158,18 @@ class Transfers:
                 yield from rows
             self._mapped_last = mapped
         elif name in _MOVING and not own:
-            yield from _move(base, descriptors, _MOVING[name], args, result)
+            yield from _move(base, descriptors, _MOVING[name], args, result, first)
         elif name in _COPYING and result and not own:
-            for place, pointer, incoming in zip(_COPYING[name], _AT[name], (True, False), strict=True):
+            names = (second, first) if name == "sendfile" else (first, second)
+            for place, pointer, incoming, file in zip(_COPYING[name], _AT[name], (True, False), names, strict=True):
                 if place < len(args):
                     away = pointer is not None and pointer < len(args) and args[pointer] != 0
-                    yield {**base, **_moved(descriptors, _int(args[place]), result, incoming=incoming, away=away),
+                    yield {**base, **_moved(descriptors, _int(args[place]), result, file, incoming=incoming, away=away),
                            "kind": "read" if incoming else "write", "input": incoming}
         elif name in _NOTED:
             paths = call["paths"] or []
-            descriptors.note(name, [_int(one) for one in args], paths[0] if paths else None, result or 0)
+            descriptors.note(name, [_int(one) for one in args], paths[0] if paths else None, result or 0,
+                             first)
 
     def _table(self, rows: list[Row]) -> pa.Table:
         """Rows with their numbers and thunks."""
@@ -218,11 +222,11 @@ def _int(value: int) -> int:
     return (value & 0xFFFFFFFF) - ((value & 0x80000000) << 1)
 
 
-def _moved(descriptors: Descriptors, number: int, size: int | None, *, incoming: bool, at: int | None = None,
-           away: bool = False, appending: bool = False) -> Row:
+def _moved(descriptors: Descriptors, number: int, size: int | None, name: str | None, *, incoming: bool,
+           at: int | None = None, away: bool = False, appending: bool = False) -> Row:
     """Bytes moved at the descriptor's position, at an offset `at`, or `away` from both, nobody knows where; or
-    `appending` to the file."""
-    file = descriptors.get(number)
+    `appending` to the file. `name`: the kernel's for what the descriptor refers to."""
+    file = descriptors.get(number, name)
     if away or (at is not None and incoming):
         offset = at
     elif at is not None:
@@ -232,7 +236,8 @@ def _moved(descriptors: Descriptors, number: int, size: int | None, *, incoming:
     return {"descriptor": number, "path": file.path, "offset": offset, "size": size, "address": None}
 
 
-def _move(base: Row, descriptors: Descriptors, moving: _Moving, args: Sequence[int], size: int) -> Iterator[Row]:
+def _move(base: Row, descriptors: Descriptors, moving: _Moving, args: Sequence[int], size: int,
+          name: str | None) -> Iterator[Row]:
     needed = max(moving.buffer or 0, moving.offset or 0)
     if not size or len(args) <= needed:
         return
@@ -240,7 +245,7 @@ def _move(base: Row, descriptors: Descriptors, moving: _Moving, args: Sequence[i
     if at is not None and at >= 1 << 63:  # the position of the descriptor
         at = None
     flags = args[moving.flags] if moving.flags is not None and moving.flags < len(args) else 0
-    row = _moved(descriptors, _int(args[0]), None if moving.messages else size, incoming=moving.incoming, at=at,
+    row = _moved(descriptors, _int(args[0]), None if moving.messages else size, name, incoming=moving.incoming, at=at,
                  appending=bool(flags & RWF_APPEND))
     yield {**base, **row, "kind": moving.kind, "input": moving.incoming,
            "address": None if moving.buffer is None else args[moving.buffer]}
