@@ -112,8 +112,8 @@ class Transfers:
     def _tables(self, scratch: Scratch) -> Iterator[pa.Table]:
         names = ", ".join(f"'{name}'" for name in (*_MOVING, *_COPYING, *_NOTED, *_FORKING, "mmap"))
         late = ", ".join(f"'{name}'" for name in _LATE)
-        query = ("select file_row_number as row, thread, t_enter, name, args, paths, files[1:2] as files, result "
-                 "from source "
+        query = ("select file_row_number as row, thread, t_enter, name, args, paths[1] as path, "
+                 "files[1] as file, files[2] as other_file, result from source "
                  f"where name in ({names}) and (result >= 0 or (result is null and name like 'exec%')) "
                  f"order by case when name in ({late}) then coalesce(t_exit, t_enter) else t_enter end, row")
         rows: list[Row] = []
@@ -147,7 +147,6 @@ class Transfers:
         copies of its descriptors."""
         descriptors = self._descriptors(self._programs.get(call["thread"]))
         name, args, result = call["name"], call["args"] or [], call["result"]
-        first, second = [*(call["files"] or ()), None, None][:2]
         base: Row = {"thread": call["thread"], "t": call["t_enter"], "seq": seq if seq >= 0 else None}
         if name in _FORKING:
             self._forked(descriptors, args[0] if name == "clone" and args else 0, result or 0)
@@ -158,18 +157,17 @@ class Transfers:
                 yield from rows
             self._mapped_last = mapped
         elif name in _MOVING and not own:
-            yield from _move(base, descriptors, _MOVING[name], args, result, first)
+            yield from _move(base, descriptors, _MOVING[name], args, result, call["file"])
         elif name in _COPYING and result and not own:
-            names = (second, first) if name == "sendfile" else (first, second)
-            for place, pointer, incoming, file in zip(_COPYING[name], _AT[name], (True, False), names, strict=True):
+            files = (call["file"], call["other_file"])
+            for place, pointer, incoming, file in zip(_COPYING[name], _AT[name], (True, False),
+                                                      files[::-1] if name == "sendfile" else files, strict=True):
                 if place < len(args):
                     away = pointer is not None and pointer < len(args) and args[pointer] != 0
                     yield {**base, **_moved(descriptors, _int(args[place]), result, file, incoming=incoming, away=away),
                            "kind": "read" if incoming else "write", "input": incoming}
         elif name in _NOTED:
-            paths = call["paths"] or []
-            descriptors.note(name, [_int(one) for one in args], paths[0] if paths else None, result or 0,
-                             first)
+            descriptors.note(name, [_int(one) for one in args], call["path"], result or 0, call["file"])
 
     def _table(self, rows: list[Row]) -> pa.Table:
         """Rows with their numbers and thunks."""
