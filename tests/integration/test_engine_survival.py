@@ -275,6 +275,16 @@ def test_exec_keeps_the_thread_and_fork_makes_one(tmp_path: Path) -> None:
     assert [tsc for _, tsc in psbs] == sorted(tsc for _, tsc in psbs)
 
 
+def test_a_program_that_another_thread_than_the_first_executes_is_traced(tmp_path: Path) -> None:
+    program = compile_c("exec_from_thread.c", tmp_path, "-pthread")
+    recording = record_all([str(program), "/bin/echo", "executed"], tmp_path, log=True)
+    assert (recording.status, recording.stdout, recording.stderr) == (0, b"executed\n", b"")
+    check_exact(recording, tmp_path)
+    rows = read_sideband(recording.bundle.sideband).to_pylist()
+    assert [row["detail"] for row in rows if row["kind"] == "process"] == ["start", "exec"]
+    assert recording.bundle.ledger().losses == []
+
+
 def test_many_threads_at_once(tmp_path: Path) -> None:
     """Each has files, buffers and a number of its own; the descriptors are the program's."""
     program = compile_c("many_threads.c", tmp_path, "-pthread")

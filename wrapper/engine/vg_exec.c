@@ -7,9 +7,11 @@
  *
  * Valgrind follows an exec through its launcher, which finds the tool for the program's architecture and names
  * itself to it in the environment. The launcher is an ordinary program: what is in LD_PRELOAD for the target would
- * run in it too. This tool is static and for one architecture, so it is its own launcher: /proc/self/exe, which can
- * be executed wherever the file is and whoever the process is by then. Valgrind also takes the path for argv[0]; the
- * program's own choice goes along in the environment, as the spool's descriptor does, and client_env.c cleans up.
+ * run in it too. This tool is static and for one architecture, so it is its own launcher: /proc/thread-self/exe, which
+ * can be executed wherever the file is and whoever the process is by then (not /proc/self/exe: before another thread
+ * than the first one makes the exec Valgrind ends the others, and the first one, ended, has no exe any more). Valgrind
+ * also takes the path for argv[0]; the program's own choice goes along in the environment, as the spool's descriptor
+ * does, and client_env.c cleans up.
  */
 #include "vg_core.h"
 #include "client_env.h"

@@ -70,7 +70,7 @@ class SoftEngine:
             own.append("--pt-log=yes")
         _open_to_all(spool)
         # the tool is its own launcher: it needs no other program and no library
-        return [tool, *own, *options, "--", *argv], {"VALGRIND_LAUNCHER": "/proc/self/exe",
+        return [tool, *own, *options, "--", *argv], {"VALGRIND_LAUNCHER": "/proc/thread-self/exe",
                                                      "VALGRIND_LIB": str(self._folder)}
 
 
