@@ -133,6 +133,8 @@
 	X(clock, NULL)                                \
 	X(clock_gettime, NULL)                        \
 	X(clock_getres, NULL)                         \
+	X(gettimeofday, NULL)                         \
+	X(time, NULL)                                 \
 	X(sigaction, NULL)                            \
 	X(signal, NULL)                               \
 	X(__sysv_signal, NULL)                        \

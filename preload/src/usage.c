@@ -318,6 +318,26 @@ PTW_EXPORT int clock_getres(clockid_t clock, struct timespec *ret)
 	return GLIBC(clock_getres)(ptw_clock_of(clock), ret);
 }
 
+/* Without a vDSO, as under an engine, the kernel writes what these two return. */
+PTW_EXPORT int gettimeofday(struct timeval *ret, void *zone)
+{
+	if (ptw_tracking) {
+		struct ptw_frame caller = PTW_CALLER;
+		ptw_touch(ret, sizeof *ret, true, &caller);
+		ptw_touch(zone, sizeof(struct timezone), true, &caller);
+	}
+	return GLIBC(gettimeofday)(ret, zone);
+}
+
+PTW_EXPORT time_t time(time_t *ret)
+{
+	if (ptw_tracking) {
+		struct ptw_frame caller = PTW_CALLER;
+		ptw_touch(ret, sizeof *ret, true, &caller);
+	}
+	return GLIBC(time)(ret);
+}
+
 PTW_EXPORT clock_t clock(void)
 {
 	return alone() ? GLIBC(clock)() : (clock_t)(ptw_program_cpu_ns() / (1000000000 / CLOCKS_PER_SEC));

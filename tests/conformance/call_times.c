@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* clock_gettime, gettimeofday, nanosleep, clock_nanosleep, getitimer and timerfd work with times in fresh
- * pages. */
+/* clock_gettime, gettimeofday, time, nanosleep, clock_nanosleep, getitimer and timerfd work with times in
+ * fresh pages. */
 #include "fresh.h"
 
 #include <sys/time.h>
@@ -23,8 +23,17 @@ static void body(char *memory)
 	PROMISE(clock_gettime(CLOCK_THREAD_CPUTIME_ID, time) == 0);
 }
 
+static void body_zone(char *memory)
+{
+	PROMISE(gettimeofday((struct timeval *)memory, (struct timezone *)(memory + 5000)) == 0);
+}
+
+static void body_seconds(char *memory) { PROMISE(time((time_t *)memory) > 1000000 && *(time_t *)memory > 1000000); }
+
 int main(void)
 {
 	with_fresh_memory(body);
+	with_fresh_memory(body_zone);
+	with_fresh_memory(body_seconds);
 	return 0;
 }

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ptweave.data.notices import NoticeKind
+from support.command import ptweave
 from support.modes import MODES, NATIVE, NOT_BUILT, TRACED, Mode, Ran, TimedOut, process_mode, run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -116,6 +117,25 @@ def test_promise_is_kept(source: Path, mode: Mode, oracle: Oracle, tmp_path: Pat
             assert ran.traced and NoticeKind.ATOMIC in {one.kind for one in ran.traced.server.notices.all}
             return
         assert (ran.status, ran.out, ran.err) == (native.status, native.out, "")
+
+
+NOT_KEPT_UNDER_ENGINE = {
+    "call_raw": "system calls by instructions of the program's own are not carried",
+    "call_instruction": "system calls by instructions of the program's own are not carried",
+}
+"""The same under the soft engine, of the programs that give memory to system calls."""
+
+
+@pytest.mark.parametrize("source", [path for path in PROGRAMS if path.stem.startswith("call_")], ids=lambda path: path.stem)
+def test_promise_of_calls_is_kept_under_the_engine(source: Path, oracle: Oracle, tmp_path: Path,
+                                                   request: pytest.FixtureRequest) -> None:
+    """There is no vDSO there: calls that never reach the kernel natively find its view of memory, too."""
+    if source.stem in NOT_KEPT_UNDER_ENGINE:
+        reason = NOT_KEPT_UNDER_ENGINE[source.stem]
+        request.applymarker(pytest.mark.xfail(reason=reason, raises=AssertionError, strict=True))
+    native = oracle.native(source)
+    done = ptweave("record", "-q", "-o", tmp_path / "run.ptw", "--", oracle.program(source))
+    assert (done.status, done.out, done.err) == (native.status, native.out, "")
 
 
 # --- controls: a promise that is not kept is noticed ---
