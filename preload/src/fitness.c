@@ -30,6 +30,8 @@ static const struct {
 	{"/liblsan.so", "the leak sanitizer stops threads by itself: threads stay threads"},
 	{"/libgo.so", "the Go runtime makes threads and waits for them by itself: threads stay threads"},
 	{"/liburing.so", "io_uring has the kernel work on memory by itself: threads stay threads"},
+	{"/libgomp.so", "GCC's OpenMP waits for threads by system calls of its own: threads stay threads"},
+	{"/libitm.so", "GCC's transactions wait for threads by system calls of their own: threads stay threads"},
 };
 
 enum verdict { UNKNOWN = 0, FIT, ALONE, UNFIT };
@@ -142,13 +144,22 @@ static bool is_runtime(const struct dl_phdr_info *info)
 	return info->dlpi_addr && (info->dlpi_addr == getauxval(AT_BASE) || info->dlpi_addr == getauxval(AT_SYSINFO_EHDR));
 }
 
+/* NULL: a library like others. */
+static const char *why_strange(const char *path)
+{
+	for (unsigned i = 0; i < sizeof strangers / sizeof *strangers; i++)
+		if (strstr(path, strangers[i].name))
+			return strangers[i].why;
+	return NULL;
+}
+
 static int look(struct dl_phdr_info *info, size_t size, void *data)
 {
 	struct view *view = data;
+	const char *why = why_strange(info->dlpi_name);
 	(void)size;
-	for (unsigned i = 0; i < sizeof strangers / sizeof *strangers; i++)
-		if (strstr(info->dlpi_name, strangers[i].name))
-			view->why = strangers[i].why;
+	if (why)
+		view->why = why;
 	if (is_go(info))
 		view->why = "the Go runtime makes threads and waits for them by itself: threads stay threads";
 	if (!is_runtime(info))
@@ -189,4 +200,12 @@ void ptw_fit_surprise(const void *code)
 	if (alone && ptw_options()->process && !__atomic_exchange_n(&said, 1, __ATOMIC_RELAXED))
 		ptw_notice(PTW_NOTICE_FALLBACK, code,
 			   "threads are made by a library that was loaded while the program ran: they stay threads");
+}
+
+void ptw_fit_late(const char *path, const void *code)
+{
+	if (why_strange(path))
+		ptw_notice(PTW_NOTICE_CALL, code,
+			   "a library that threads as processes cannot carry was loaded while the program ran: its threads may"
+			   " wait for ever");
 }

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "loader.h"
 
+#include "fitness.h"
 #include "handshake.h"
 #include "notice.h"
 #include "segments.h"
@@ -113,6 +114,15 @@ static bool loaded(void)
 	return false;
 }
 
+static void tell_strangers(void)
+{
+	uint32_t left = LONGEST_LIST;
+	for (const struct link_map *map = _r_debug.r_map; map && left; map = map->l_next, left--)
+		for (uint32_t i = 0; i < ALLOCATED && i < allocations; i++)
+			if (map == allocated[i])
+				ptw_fit_late(map->l_name, map->l_ld);
+}
+
 static void enter(void)
 {
 	if (depth++ == 0)
@@ -132,6 +142,7 @@ static void share(void)
 	if (allocations > ALLOCATED)
 		ptw_notice(PTW_NOTICE_LIMIT, NULL,
 			   "more libraries than 2048 were loaded at once: of some, each thread has its own data");
+	tell_strangers();
 	allocations = 0;
 }
 

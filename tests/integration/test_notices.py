@@ -135,6 +135,39 @@ def test_a_library_of_a_kind_that_cannot_be_carried_is_known_by_its_name(tmp_pat
     assert count == 1 and [one.kind for one in told] == [NoticeKind.FALLBACK] and "io_uring" in told[0].text
 
 
+OPENMP = '''
+#include <stdio.h>
+int main(void)
+{
+	long sum = 0;
+#pragma omp parallel for reduction(+:sum) num_threads(4)
+	for (int i = 0; i < 1000; i++)
+		sum += i;
+	return sum != 499500;
+}
+'''
+
+
+def test_an_openmp_program_keeps_its_threads_and_ends(tmp_path: Path) -> None:
+    """GCC's library waits on futexes by instructions of its own, as only threads of one process can."""
+    made = program(tmp_path, "openmp", OPENMP, "-fopenmp")
+    count, told = processes(HELD, tmp_path, [made])
+    assert count == 1 and [one.kind for one in told] == [NoticeKind.FALLBACK] and "OpenMP" in told[0].text
+
+
+@pytest.mark.parametrize(("name", "kinds"), [("liburing.so", [NoticeKind.CALL]), ("libother.so", [])])
+def test_a_library_that_cannot_be_carried_is_told_when_it_is_loaded_later(name: str, kinds: list[NoticeKind],
+                                                                          tmp_path: Path) -> None:
+    (tmp_path / "ring.c").write_text("int ring(void) { return 0; }\n")
+    library = tmp_path / name
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, tmp_path / "ring.c"], check=True)
+    made = program(tmp_path, "opener", f"#include <dlfcn.h>\n{THREADS}\n"
+                   "int main(int n, char **v) { return make() + !dlopen(v[n - 1], RTLD_NOW); }")
+    count, told = processes(HELD, tmp_path, [made, library])
+    assert count == 2 and [one.kind for one in told] == kinds
+    assert all(f"({name}" in one.where or one.where.startswith(name) for one in told)
+
+
 def test_threads_that_a_library_makes_that_came_later_stay_threads(tmp_path: Path) -> None:
     (tmp_path / "late.c").write_text(THREADS)
     library = tmp_path / "liblate.so"
