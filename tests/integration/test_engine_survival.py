@@ -285,6 +285,15 @@ def test_a_program_that_another_thread_than_the_first_executes_is_traced(tmp_pat
     assert recording.bundle.ledger().losses == []
 
 
+@pytest.mark.parametrize("name", ["code_runs_off_its_pages", "generated_code_of_many_pages"])
+def test_code_at_the_end_of_what_can_be_read_runs_and_decodes_exactly(name: str, tmp_path: Path) -> None:
+    """Valgrind reads on behind it, and died of that."""
+    program = compile_c(f"../conformance/{name}.c", tmp_path, "-pthread")
+    recording = record_all([str(program)], tmp_path, log=True)
+    assert (recording.status, recording.stderr, recording.messages) == (0, b"", "")
+    check_exact(recording, tmp_path)
+
+
 def test_many_threads_at_once(tmp_path: Path) -> None:
     """Each has files, buffers and a number of its own; the descriptors are the program's."""
     program = compile_c("many_threads.c", tmp_path, "-pthread")

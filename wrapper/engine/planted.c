@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* See planted.h. A breakpoint is one byte, 0xcc, over the first one of an instruction (Linux: kernel/events/uprobes.c). */
 #include "planted.h"
+#include "code_end.h"
 #include "code_map.h"
 
-enum { PAGE = 4096, BREAKPOINT = 0xcc, LONGEST = 2048 /* block: 100 instructions, the most that VEX takes, of 15 bytes */ };
+enum { BREAKPOINT = 0xcc };
 
 static Int root_fd = -1;
 static Bool suspected;           /* the block that is being translated */
-static Addr copied;              /* where the bytes below are; 0: nowhere */
+static const UChar *source;      /* what is read in place of the code at `copied`; NULL: nothing */
+static Addr copied;
 static SizeT copied_size;
-static UChar copy[LONGEST], original[LONGEST];
+static UChar copy[LONGEST_BLOCK], original[LONGEST_BLOCK];
 
 void planted_init(void)
 {
@@ -21,16 +23,6 @@ void planted_init(void)
 void planted_suspect(void)
 {
    suspected = True;
-}
-
-/* How many bytes of a block that begins at `addr` can be read, at most LONGEST. */
-static SizeT readable(Addr addr)
-{
-   Addr end = (addr & ~(Addr)(PAGE - 1)) + PAGE;
-
-   while (end < addr + LONGEST && VG_(am_is_valid_for_client)(end, PAGE, VKI_PROT_READ))
-      end += PAGE;
-   return end < addr + LONGEST ? end - addr : LONGEST;
 }
 
 /* The file of a mapping, open; negative: it is not to be had. */
@@ -72,30 +64,37 @@ static Bool clean(const NSegment *segment, Addr addr, SizeT size)
    return found;
 }
 
+void planted_read_from(const UChar *bytes, Addr addr, SizeT size)
+{
+   source = bytes;
+   copied = addr;
+   copied_size = size;
+}
+
 const UChar *planted_cleaned(Addr addr)
 {
    const NSegment *segment = suspected ? VG_(am_find_nsegment)(addr) : NULL;
+   SizeT readable;
 
    if (segment == NULL || code_map_volatile(addr))
       return NULL;
-   copied_size = readable(addr);
-   VG_(memset)(copy, 0, sizeof copy);
-   VG_(memcpy)(copy, (const void *)addr, copied_size);
-   if (!clean(segment, addr, copied_size))
+   readable = code_end_readable(addr);
+   code_end_copy(copy, addr, readable);
+   if (!clean(segment, addr, readable))
       return NULL;
-   copied = addr;
+   planted_read_from(copy, addr, sizeof copy);
    return copy;
 }
 
 void planted_done(void)
 {
    suspected = False;
-   copied = 0;
+   source = NULL;
 }
 
 const UChar *planted_code(Addr addr)
 {
-   if (copied != 0 && addr >= copied && addr - copied < copied_size)
-      return copy + (addr - copied);
+   if (source != NULL && addr >= copied && addr - copied < copied_size)
+      return source + (addr - copied);
    return (const UChar *)addr;
 }

@@ -23,6 +23,9 @@ void planted_suspect(void);
 const UChar *planted_cleaned(Addr addr);
 void planted_done(void);
 
+/* Until then the code of [addr, addr + size) is read from other bytes. */
+void planted_read_from(const UChar *bytes, Addr addr, SizeT size);
+
 /* Where the code at `addr` is read from. */
 const UChar *planted_code(Addr addr);
 

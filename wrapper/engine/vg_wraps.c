@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * Small functions linked in front of Valgrind's own (-Wl,--wrap=…): debug information is not read, translations of
- * code that may change check it, others' breakpoints are passed over, register writes are put in order, and the log of
- * system calls learns what the kernel was asked.
+ * code that may change check it, code at the end of readable memory is no fault of Valgrind's, others' breakpoints are
+ * passed over, register writes are put in order, and the log of system calls learns what the kernel was asked.
  */
 #include "vg_core.h"
+#include "code_end.h"
 #include "code_map.h"
 #include "planted.h"
 #include "put_order.h"
@@ -13,6 +14,7 @@
 #include "whole_registers.h"
 #include "libvex.h"
 #include "libvex_guest_amd64.h"
+#include "pub_tool_libcsetjmp.h"
 
 /* Nothing here needs debug information (it names functions in messages, and finds functions that tools replace),
    and reading it costs 100 ms a process. 0: none was found. */
@@ -57,14 +59,72 @@ static UInt self_check(void *closure, VexRegisterUpdates *updates, const VexGues
    return wanted;
 }
 
+extern VexControl vex_control;
 extern VexTranslateResult __real_LibVEX_Translate(VexTranslateArgs *args);
 extern VexTranslateResult __wrap_LibVEX_Translate(VexTranslateArgs *args);
 
+static UChar last_bytes[LONGEST_BLOCK]; /* of readable memory, for the block that is being translated */
+static Addr code_end;                   /* where what can be read of it ends */
+static Int fitting;                     /* instructions of it that lie before that */
+static VG_MINIMAL_JMP_BUF(unreadable);  /* out of the translation of an instruction that cannot be read to its end */
+
+static IRSB *count_fitting(void *closure, IRSB *block, const VexGuestLayout *layout, const VexGuestExtents *extents,
+                           const VexArchInfo *arch, IRType guest_word, IRType host_word)
+{
+   Int i;
+
+   (void)closure, (void)layout, (void)extents, (void)arch, (void)guest_word, (void)host_word;
+   for (i = 0; i < block->stmts_used; i++) {
+      const IRStmt *statement = block->stmts[i];
+
+      if (statement->tag != Ist_IMark)
+         continue;
+      if (statement->Ist.IMark.addr + statement->Ist.IMark.len > code_end)
+         break;
+      fitting++;
+   }
+   return block;
+}
+
+static UInt no_self_check(void *closure, VexRegisterUpdates *updates, const VexGuestExtents *extents)
+{
+   (void)closure, (void)updates, (void)extents;
+   return 0;
+}
+
+/* Have the block end with its last instruction that can be read, counted in a translation that is thrown away. Goes back
+   to the caller of Valgrind's translation where there is none. */
+static void end_in_time(VexTranslateArgs *args)
+{
+   SizeT readable = code_end_readable(args->guest_bytes_addr);
+   VexTranslateArgs trial;
+
+   if (readable == LONGEST_BLOCK)
+      return;
+   code_end_copy(last_bytes, args->guest_bytes_addr, readable);
+   code_end = args->guest_bytes_addr + readable;
+   args->guest_bytes = last_bytes;
+   planted_read_from(last_bytes, args->guest_bytes_addr, sizeof last_bytes);
+   trial = *args;
+   trial.instrument1 = count_fitting;
+   trial.instrument2 = NULL;
+   trial.needs_self_check = no_self_check;
+   fitting = 0;
+   (void)__real_LibVEX_Translate(&trial);
+   if (fitting == 0) {
+      planted_done();
+      VG_MINIMAL_LONGJMP(unreadable);
+   }
+   vex_control.guest_max_insns = fitting;
+}
+
 VexTranslateResult __wrap_LibVEX_Translate(VexTranslateArgs *args)
 {
+   const Int most = vex_control.guest_max_insns;
    VexTranslateResult result;
    const UChar *cleaned;
 
+   end_in_time(args);
    valgrinds_self_check = args->needs_self_check;
    args->needs_self_check = self_check;
    result = __real_LibVEX_Translate(args);
@@ -74,7 +134,27 @@ VexTranslateResult __wrap_LibVEX_Translate(VexTranslateArgs *args)
       result = __real_LibVEX_Translate(args);
    }
    planted_done();
+   vex_control.guest_max_insns = most;
    return result;
+}
+
+extern void VG_(synth_fault_mapping)(ThreadId tid, Addr addr);
+extern void VG_(synth_fault_perms)(ThreadId tid, Addr addr);
+extern Bool __real_vgPlain_translate(ThreadId tid, Addr addr, Bool debugging, Int verbosity, ULong blocks_done,
+                                     Bool redirect);
+extern Bool __wrap_vgPlain_translate(ThreadId tid, Addr addr, Bool debugging, Int verbosity, ULong blocks_done,
+                                     Bool redirect);
+
+/* False: the program gets a signal, as where it jumps to what cannot be executed. */
+Bool __wrap_vgPlain_translate(ThreadId tid, Addr addr, Bool debugging, Int verbosity, ULong blocks_done, Bool redirect)
+{
+   if (VG_MINIMAL_SETJMP(unreadable) == 0)
+      return __real_vgPlain_translate(tid, addr, debugging, verbosity, blocks_done, redirect);
+   if (VG_(am_find_nsegment)(code_end) == NULL)
+      VG_(synth_fault_mapping)(tid, code_end);
+   else
+      VG_(synth_fault_perms)(tid, code_end);
+   return False;
 }
 
 /* VEX's optimiser: register writes are made whole and put in order before it. */
