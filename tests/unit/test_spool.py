@@ -93,6 +93,30 @@ def test_streams_over_exec_are_joined(room: Room) -> None:
     assert list(struct.iter_unpack("<QQ", (room.bundle.trace / "0.psb").read_bytes())) == [(0, 1), (100, 2)]
 
 
+def test_a_process_that_the_engine_ended_is_a_loss_and_what_it_said_is_kept(room: Room) -> None:
+    said = ("--5-- VALGRIND INTERNAL ERROR: Valgrind received a signal 11 (SIGSEGV) - exiting\n"
+            "valgrind: the 'impossible' happened:\n"
+            "valgrind: m_signals.c:2545 (async_signalhandler): Assertion 'tst->status == VgTs_WaitSys' failed.\n"
+            "==6== EXEC FAILED: I can't recover from execve() failing, so I'm dying.\n")
+    for pid in (4, 5, 6, 7):
+        fake = FakeProcess(room.path, pid, ended=Ended.RUNNING)
+        fake.begin_stream(FakeStream(pid, b"A"))
+        fake.write()
+    (room.path / "engine.log").write_text(said)
+    room.finish()
+    assert room.ledger["engine"].stored == 1 and list(room.ledger["engine"].lost.values()) == [3]
+    assert (room.bundle.trace / "engine.log").read_text() == said
+
+
+def test_an_engine_that_had_nothing_to_say_leaves_no_log(room: Room) -> None:
+    fake = FakeProcess(room.path, 5)
+    fake.begin_stream(FakeStream(5, b"A"))
+    fake.write()
+    room.finish()
+    assert room.ledger["engine"].stored == 1 and not room.ledger["engine"].lost
+    assert not (room.bundle.trace / "engine.log").exists()
+
+
 def test_a_pid_used_again_is_another_thread(room: Room) -> None:
     one = FakeProcess(room.path, 5, ended=Ended.RUNNING)  # killed
     one.begin_stream(FakeStream(5, b"1"))

@@ -5,6 +5,7 @@
     trace/<thread>.pt         Intel PT packets of one thread, as recorded (SDM vol. 3, chapter 33)
     trace/<thread>.psb        where its PSBs are: pairs of little-endian u64, offset and TSC (0 unknown), in order
     trace/<thread>.sys        the soft engine's log of the system calls the thread made (`ptweave.data.syslog`)
+    trace/engine.log          what the soft engine had to say: there when it failed
     sideband.arrow            maps, threads, slices (`ptweave.data.sideband`)
     dependence/<thread>.evl   event list of libtthread (`ptweave.data.evl`)
     events/syscalls.arrow     system calls as the kernel saw them (`ptweave.data.schemas.RAW_SYSCALLS`)

@@ -8,6 +8,7 @@ the .pt file and the TSC that follows it (0 when none does), in order.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,6 +40,9 @@ TOOL = "ptsoft-amd64-linux"
 REMEDY = "build it: apt-get install valgrind gcc, then python3 hatch_build.py (or make)"
 READ_MAX = 16 << 20
 STREAMS_MAX = 1 << 22  # pids a Linux system can have
+ENGINE_LOG = "engine.log"
+_FAILED = re.compile(r"VALGRIND INTERNAL ERROR|: Assertion '.*' failed\.|EXEC FAILED|: out of memory$", re.MULTILINE)
+"""What Valgrind says, once, when it ends a process for a reason of its own."""
 
 
 class SoftEngine:
@@ -143,7 +147,7 @@ class Spool:
     @property
     def messages(self) -> str:
         """What the engine itself had to say: nothing, in a normal run."""
-        return read_at(self._spool / "engine.log", 0, READ_MAX).decode(errors="replace")
+        return read_at(self._spool / ENGINE_LOG, 0, READ_MAX).decode(errors="replace")
 
     def finish(self, ledger: Ledger) -> None:
         """The traced processes are gone, or are given up: write traces, system calls, code and sideband, account
@@ -169,6 +173,7 @@ class Spool:
         rows.sort(key=_tsc)
         write_sideband(self._bundle.sideband, rows)
         self._account(ledger, rows)
+        self._account_failures(ledger)
 
     # --- reading ----------------------------------------------------------------------------------------------
 
@@ -341,6 +346,15 @@ class Spool:
         ledger.add("images", "files", stored=self._images.kept,
                    lost={"gone, or no room for it": len(missing)})
 
+    def _account_failures(self, ledger: Ledger) -> None:
+        """Processes that the engine ended are no ends of the program's: their status is the engine's, too."""
+        messages = self.messages
+        failures = len(_FAILED.findall(messages))
+        if messages:
+            (self._bundle.trace / ENGINE_LOG).write_text(messages)
+        ledger.add("engine", "processes", stored=max(0, len(self._order) - failures), lost={
+            f"ended by a failure of the engine's own, see trace/{ENGINE_LOG}": failures})
+
 
 def _tsc(row: dict[str, object]) -> int:
     tsc = row["tsc"]
@@ -349,7 +363,7 @@ def _tsc(row: dict[str, object]) -> int:
 
 _DETAIL: dict[int, str] = {Began.FORKED: "fork", Began.WENT_ON: "thread"}
 
-ACCOUNTED = ("trace/", "engine/syscalls", "sideband", "code", "processes", "threads", "images")
+ACCOUNTED = ("trace/", "engine", "sideband", "code", "processes", "threads", "images")
 """Streams of the ledger that a spool accounts for."""
 
 
