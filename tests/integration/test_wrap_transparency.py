@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import pty
 import select
+import shlex
 import signal
 import subprocess
 import time
@@ -31,6 +32,34 @@ def test_status_and_output_equal_the_native_ones(script: str, tmp_path: Path) ->
     done = ptweave("record", "-q", "-o", tmp_path / "run.ptw", "--", *argv, cwd=tmp_path, stdin=b"some input\n")
     assert (done.status, done.out) == (expected.status, expected.out)
     assert [line for line in done.err.splitlines() if not line.startswith("ptweave: ")] == expected.err.splitlines()
+
+
+OPEN = """
+import os, sys
+def place(fd):
+    try:
+        return os.readlink(f"/proc/self/fd/{fd}")
+    except OSError:
+        return "closed"
+said = " ".join(place(fd) for fd in range(3))
+with open(sys.argv[1], "w") as file:
+    file.write(said)
+sys.exit(4)
+"""
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("command", ["wrap", "record", "events"])
+def test_standard_streams_that_are_closed_are_closed_for_the_target_alone(command: str, closed: str,
+                                                                          tmp_path: Path) -> None:
+    target = shlex.join(["/usr/bin/python3", "-c", OPEN])
+    recorder = shlex.join(words(command, "-o", tmp_path / "run.ptw", "--"))
+    expected = native([*SHELL, f"exec {target} {tmp_path}/native {closed}"])
+    done = native([*SHELL, f"exec {recorder} {target} {tmp_path}/recorded {closed}"])
+    assert (done.status, done.out) == (expected.status, b"") == (4, b"")
+    assert done.err == ("" if "2>" in closed else f"ptweave: {tmp_path / 'run.ptw'}: nothing lost\n")
+    seen = (tmp_path / "recorded").read_text()
+    assert seen.count("closed") == closed.count("&-") == (tmp_path / "native").read_text().count("closed")
 
 
 def test_control_a_different_program_differs(tmp_path: Path) -> None:

@@ -20,15 +20,16 @@ _OF_TARGETS = ("events", "record", "wrap")
 """Commands whose target has our standard streams: what is closed for us is closed for it."""
 
 
-def _stand_in() -> None:
+def _stand_in(*, inherited: bool) -> None:
     """Nothing to read and nowhere to write, in place of standard streams that were closed: Python has None for them,
-    and the next file that is opened would get their number."""
+    and the next file that is opened would get their number. `inherited`: programs we start have it too."""
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         if getattr(sys, name) is None:
             nowhere = os.open(os.devnull, os.O_RDWR)
             if nowhere != number:
                 os.dup2(nowhere, number)
                 os.close(nowhere)
+            os.set_inheritable(number, inherited)
             setattr(sys, name, os.fdopen(number, mode, closefd=False))
 
 
@@ -36,8 +37,8 @@ def command() -> int:
     """`main`, begun quickly. Returns the exit status."""
     gc.set_threshold(_YOUNG)
     asked = sys.argv[1:2]
-    if asked and asked[0] not in _OF_TARGETS:
-        _stand_in()
+    if asked:
+        _stand_in(inherited=asked[0] not in _OF_TARGETS)
     if asked and asked[0] in COMMANDS and asked[0] not in _WITHOUT_ARROW and not {"-h", "--help"} & set(sys.argv[2:3]):
         load_lean_arrow()
     return main(own_process=True)
