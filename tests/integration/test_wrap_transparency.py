@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from ptweave.data import Bundle
 from support.command import engine_processes, native, ptweave, words
 
 SHELL = ["sh", "-c"]
@@ -60,6 +61,15 @@ def test_standard_streams_that_are_closed_are_closed_for_the_target_alone(comman
     assert done.err == ("" if "2>" in closed else f"ptweave: {tmp_path / 'run.ptw'}: nothing lost\n")
     seen = (tmp_path / "recorded").read_text()
     assert seen.count("closed") == closed.count("&-") == (tmp_path / "native").read_text().count("closed")
+
+
+@pytest.mark.parametrize("command", ["wrap", "record", "events"])
+def test_a_working_folder_that_was_removed_is_no_hindrance(command: str, tmp_path: Path) -> None:
+    (tmp_path / "gone").mkdir()
+    recorder = shlex.join(words(command, "-o", tmp_path / "run.ptw", "--"))
+    done = native([*SHELL, f"cd gone && rmdir ../gone && exec {recorder} sh -c 'echo there; exit 3'"], cwd=tmp_path)
+    assert (done.status, done.out) == (3, b"there\n")
+    assert Bundle.open(tmp_path / "run.ptw").manifest.cwd == f"{tmp_path / 'gone'} (deleted)"
 
 
 def test_control_a_different_program_differs(tmp_path: Path) -> None:

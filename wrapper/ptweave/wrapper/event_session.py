@@ -77,8 +77,8 @@ def record(session: Session, relay: SignalRelay) -> Recorded:
 def _record(session: Session, relay: SignalRelay) -> Recorded:
     first = host.moment()
     manifest = Manifest(
-        command=list(session.words), cwd=str(Path.cwd()), environment=host.kept_environment(), host=host.host_name(),
-        kernel=host.kernel(), ptweave=ptweave_version(), cpu=host.cpu(), events="ebpf",
+        command=list(session.words), cwd=host.working_folder(), environment=host.kept_environment(),
+        host=host.host_name(), kernel=host.kernel(), ptweave=ptweave_version(), cpu=host.cpu(), events="ebpf",
         clocks=Clocks(first.tsc, first.ns, 0, 0, host.realtime_ns()))
     bundle = None
     if session.output is not None:

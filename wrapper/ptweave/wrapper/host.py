@@ -7,6 +7,7 @@ import os
 import platform
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 from ptweave.data import Cpu, MachineLacks
 from ptweave.wrapper._host import ffi, lib
@@ -52,6 +53,14 @@ def kernel() -> str:
 
 def host_name() -> str:
     return platform.node()
+
+
+def working_folder() -> str:
+    """The current folder. One that was removed has no name of its own: the kernel then says what it was (proc(5))."""
+    try:
+        return str(Path.cwd())
+    except FileNotFoundError:
+        return str(Path("/proc/self/cwd").readlink())
 
 
 def realtime_ns() -> int:

@@ -417,8 +417,8 @@ def record(options: Options, held: Held | None = None) -> Recording:
         SoftEngine().version()
     first = host.moment()
     manifest = Manifest(
-        command=list(options.argv), cwd=str(Path.cwd()), environment=host.kept_environment(), host=host.host_name(),
-        kernel=host.kernel(), ptweave=ptweave_version(), cpu=host.cpu(), engine=engine.value,
+        command=list(options.argv), cwd=host.working_folder(), environment=host.kept_environment(),
+        host=host.host_name(), kernel=host.kernel(), ptweave=ptweave_version(), cpu=host.cpu(), engine=engine.value,
         threads_mode=options.threads.value,
         view=options.view.value if options.threads is ThreadsMode.PROCESS else "",
         shared=list(options.shared) if options.threads is ThreadsMode.PROCESS else [],
