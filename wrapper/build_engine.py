@@ -39,6 +39,9 @@ WRAPPED = (  # functions of Valgrind's that ours stand in front of: vg_*.c
     "LibVEX_Translate", "vgPlain_translate", "ado_treebuild_BB", "do_iropt_BB", "sanityCheckIRSB", "vgPlain_do_syscall",
     "vgModuleLocal_do_syscall_for_client_WRK", "getRRegUniverse_AMD64", "emit_AMD64Instr",
     "vgPlain_disp_run_translations", "vgPlain_disp_cp_chain_me_to_slowEP", "vgPlain_disp_cp_chain_me_to_fastEP",
+    "vgSysWrap_linux_sys_prlimit64_before", "vgSysWrap_linux_sys_prlimit64_after",
+    "vgSysWrap_generic_sys_setrlimit_before", "vgSysWrap_generic_sys_getrlimit_before",
+    "vgSysWrap_generic_sys_getrlimit_after",
     "vgPlain_synth_sigtrap", "vgPlain_disp_cp_xindir", "vgPlain_disp_cp_xassisted", "vgPlain_disp_cp_evcheck_fail",
 )
 

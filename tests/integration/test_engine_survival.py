@@ -32,6 +32,9 @@ root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: mounts, set-use
     "bash -c \"exec -a other bash -c 'echo \\$0'\"", "exec 3>&1; echo three >&3; exec false",
     "LD_PRELOAD=libz.so.1 sh -c 'echo $LD_PRELOAD; env | grep -c -i -e valgrind -e ptsoft'",
     "no-such-command", "cd / && ls -d usr", "sleep 0.05 & wait; echo $?",
+    "ulimit -n 64; ulimit -n; ulimit -Hn; ulimit -Sn 20; ulimit -n; sh -c 'ulimit -Sn; ulimit -Hn'",
+    "ulimit -Sn 100; bash -c 'ulimit -n 200; ulimit -n'; (ulimit -n 30; ulimit -Hn); ulimit -Sn",
+    "ulimit -n 50; ulimit -n 60; ulimit -n; ulimit -Sn 70; ulimit -Sn",
 ])
 def test_target_runs_as_without(tmp_path: Path, script: str) -> None:
     """Output, error output, status and death by signal; environment, descriptors, directory."""

@@ -9,9 +9,10 @@
 
 #include "vg_core.h"
 
-/* Variables in which argv[0] and the descriptor of the spool folder come along. */
+/* Variables in which argv[0], the descriptor of the spool folder and the limits of descriptors come along. */
 #define CLIENT_ENV_NAME  "PTSOFT_ARGV0"
 #define CLIENT_ENV_SPOOL "PTSOFT_SPOOL"
+#define CLIENT_ENV_LIMITS "PTSOFT_LIMITS"
 
 /* Clean the environment on the program's first stack; `sp` points to argc, nothing has run yet. */
 void client_env_clean(Addr sp);

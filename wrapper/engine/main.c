@@ -11,6 +11,7 @@
 #include "process.h"
 #include "sideband.h"
 #include "stream.h"
+#include "vg_limits.h"
 #include "watch.h"
 
 static const HChar *option_dir = NULL;
@@ -61,6 +62,7 @@ static void post_init(void)
    if (!output_init(option_dir, inherited != NULL ? (Int)VG_(strtoll10)(inherited, NULL) : -1) && inherited == NULL)
       VG_(fmsg_bad_option)(option_dir, "the spool folder cannot be opened\n");
    keep_messages();
+   limits_init(VG_(getenv)(CLIENT_ENV_LIMITS));
    planted_init();
    stream_init((struct stream_options){ (ULong)option_psb_kb << 10, option_ret, option_log });
    instrument_init((struct instrument_options){ option_ret, option_log });

@@ -16,11 +16,6 @@
 #include "process.h"
 #include "libvex_guest_amd64.h"
 
-/* m_syswrap's SyscallArgs and SyscallStatus of 3.19. */
-struct syscall_args { Word number; UWord arg1, arg2, arg3, arg4, arg5, arg6, arg7, arg8; };
-struct syscall_status { Int what; SysRes result; };
-enum { SS_COMPLETE = 1, SF_YIELD_AFTER = 1 << 4 };
-
 extern Int VG_(sigfillset)(vki_sigset_t *set);
 extern Int VG_(sigprocmask)(Int how, const vki_sigset_t *set, vki_sigset_t *old);
 extern void VG_(do_atfork_pre)(ThreadId tid);

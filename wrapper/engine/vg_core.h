@@ -46,6 +46,11 @@ static inline Int vg_call(UWord number, UWord a1, UWord a2, UWord a3, UWord a4)
    return sr_isError(result) ? -(Int)sr_Err(result) : (Int)sr_Res(result);
 }
 
+/* m_syswrap's SyscallArgs and SyscallStatus of 3.19. */
+struct syscall_args { Word number; UWord arg1, arg2, arg3, arg4, arg5, arg6, arg7, arg8; };
+struct syscall_status { Int what; SysRes result; };
+enum { SS_COMPLETE = 1, SF_YIELD_AFTER = 1 << 4 };
+
 /* m_transtab */
 extern void VG_(discard_translations)(Addr start, ULong size, const HChar *who);
 

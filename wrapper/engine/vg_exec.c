@@ -18,6 +18,7 @@
 #include "output.h"
 #include "process.h"
 #include "sideband.h"
+#include "vg_limits.h"
 
 extern HChar **__real_vgPlain_env_setenv(HChar ***environment, const HChar *name, const HChar *value);
 extern HChar **__wrap_vgPlain_env_setenv(HChar ***environment, const HChar *name, const HChar *value);
@@ -27,11 +28,13 @@ static const HChar *chosen_name;   /* argv[0] of the exec being made, if it is n
 
 HChar **__wrap_vgPlain_env_setenv(HChar ***environment, const HChar *name, const HChar *value)
 {
-   HChar descriptor[16];
+   HChar descriptor[16], limits[LIMITS_TEXT];
 
    if (VG_(strcmp)(name, "VALGRIND_LIB") == 0) { /* set for a program that is followed, and for nothing else */
       VG_(snprintf)(descriptor, sizeof descriptor, "%d", output_pass_on());
       (void)__real_vgPlain_env_setenv(environment, CLIENT_ENV_SPOOL, descriptor);
+      limits_pass_on(limits);
+      (void)__real_vgPlain_env_setenv(environment, CLIENT_ENV_LIMITS, limits);
       (void)__real_vgPlain_env_setenv(environment, "VALGRIND_LAUNCHER", VG_(name_of_launcher));
       if (chosen_name != NULL)
          (void)__real_vgPlain_env_setenv(environment, CLIENT_ENV_NAME, chosen_name);
