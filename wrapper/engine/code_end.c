@@ -8,6 +8,8 @@ SizeT code_end_readable(Addr addr)
 {
    Addr end = (addr & ~(Addr)(PAGE - 1)) + PAGE;
 
+   if (!VG_(am_is_valid_for_client)(addr, 1, VKI_PROT_READ)) /* Valgrind's own, in place of the program's */
+      return LONGEST_BLOCK;
    while (end < addr + LONGEST_BLOCK && VG_(am_is_valid_for_client)(end, PAGE, VKI_PROT_READ))
       end += PAGE;
    return end < addr + LONGEST_BLOCK ? end - addr : LONGEST_BLOCK;
