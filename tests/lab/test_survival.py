@@ -63,7 +63,7 @@ def test_the_targets_of_killed_recorders_are_unharmed(job: Job, job_name: str) -
     """Each that goes on ends well, and says what it says in a whole run."""
     lines = job.text("said").splitlines()
     ended = [line.split() for line in job.text("ended").splitlines()]
-    went_on = [int(status) for name, status in ended if name == "deterministic-s"]
+    went_on = [int(status) for name, status in ended if name == "dense-static"]
     traced = sum(any(path.stat().st_size for path in bundle.trace.glob("*.pt")) for bundle in left_behind(job.folder))
     assert len(set(lines)) == 1
     assert len(lines) >= 1 + traced

@@ -9,11 +9,11 @@ from labtools import ORACLE, note, ptweave, record
 
 ADDR_NO_RANDOMIZE = 0x0040000
 NATIVE = ("--threads=native", "--")
-SMALL = ("--snapshot", "--aux-size=16K")
+SMALL = ("--snapshot", "--aux-size=8K")
 ctypes.CDLL(None).personality(ADDR_NO_RANDOMIZE)
 
 for kind, program in (("dynamic", "late"), ("static", "late-static")):
-    words = (*NATIVE, program, "6000", "crash")
+    words = (*NATIVE, program, "3000", "crash")
     ORACLE.write_text("0")
     note(f"{kind}_whole", record(*words, name=f"{kind}_whole"))
     note(f"{kind}_oracle", ORACLE.read_text())
