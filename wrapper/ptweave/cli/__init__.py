@@ -92,6 +92,8 @@ def main(argv: Sequence[str] | None = None, *, own_process: bool = False) -> int
             return int(Exit.USAGE)
         args.command_words = theirs
     run: Callable[[argparse.Namespace], int] = args.handler
+    if own_process and signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         return run(args)
     except PtweaveError as error:

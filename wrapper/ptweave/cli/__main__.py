@@ -3,6 +3,7 @@
 
 import gc
 import os
+import signal
 import sys
 
 from ptweave.cli import COMMANDS, main
@@ -35,6 +36,8 @@ def _stand_in(*, inherited: bool) -> None:
 
 def command() -> int:
     """`main`, begun quickly. Returns the exit status."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # while modules are loaded there is nothing to keep, or to tell
     gc.set_threshold(_YOUNG)
     asked = sys.argv[1:2]
     if asked:
