@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import signal
 import subprocess
 import sys
 
 import pytest
+
+from ptweave.cli import explain
 
 _BEGIN = """
 import os, signal, sys
@@ -44,3 +48,12 @@ def test_control_python_itself_says_where_it_was() -> None:
     status, said = ended("signal.signal(signal.SIGINT, lambda *what: signal.default_int_handler(*what))")
     assert status == -signal.SIGINT
     assert said.startswith("Traceback")
+
+
+@pytest.mark.parametrize(("number", "remedy"), [
+    (errno.ENOSPC, "make room"), (errno.EACCES, "give access"),
+    (errno.EMFILE, "raise the limit of open files (ulimit -n)"),
+    (errno.EXDEV, "see what the machine lacks with ptweave doctor")])
+def test_an_error_of_the_system_says_what_where_and_what_to_do_about_that_one(number: int, remedy: str) -> None:
+    assert explain(OSError(number, os.strerror(number), "/a/file")) == f"/a/file: {os.strerror(number)}: {remedy}"
+    assert explain(OSError(number, os.strerror(number))) == f"{os.strerror(number)}: {remedy}"

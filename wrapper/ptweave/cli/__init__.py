@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import signal
 import sys
@@ -71,12 +72,23 @@ def say(line: str) -> None:
         return
 
 
+_REMEDIES = {
+    errno.ENOSPC: "make room", errno.EDQUOT: "make room", errno.EFBIG: "raise the limit of file sizes (ulimit -f)",
+    errno.EACCES: "give access", errno.EPERM: "give access", errno.EROFS: "write elsewhere",
+    errno.EMFILE: "raise the limit of open files (ulimit -n)", errno.ENFILE: "too many files are open: close some",
+    errno.ENOMEM: "free some memory", errno.EAGAIN: "raise the limit of processes (ulimit -u)",
+    errno.ENOENT: "it was there before: leave it in its place", errno.EIO: "look after the disk",
+}
+_ANY_REMEDY = "see what the machine lacks with ptweave doctor"
+
+
 def explain(error: PtweaveError | OSError) -> str:
     """An error as one line: what, where, what to do."""
     if isinstance(error, PtweaveError):
         return error.line()
     what = error.strerror or " ".join(str(error).split())
-    return f"{error.filename}: {what}: make room or give access" if error.filename else f"{what}: make room"
+    remedy = _REMEDIES.get(error.errno or 0, _ANY_REMEDY)
+    return f"{error.filename}: {what}: {remedy}" if error.filename else f"{what}: {remedy}"
 
 
 def main(argv: Sequence[str] | None = None, *, own_process: bool = False) -> int:
