@@ -129,6 +129,17 @@ int ptd_segment_pace_event(struct ptd_segment *segment, const struct pt_event *e
     return 0;
 }
 
+int ptd_segment_pace_stop(struct ptd_segment *segment)
+{
+    struct ptd_rows *moments = ptd_buffer_moments(&segment->buffer);
+    if (!moments)
+        return -EILSEQ;
+    ptd_pace_stop(&segment->pace, moments);
+    ptd_buffer_timed(&segment->buffer);
+    segment->place.progress.tsc = segment->pace.now;
+    return 0;
+}
+
 /* ---- legs and paths ---- */
 
 int ptd_segment_end_path(struct ptd_segment *segment)

@@ -510,6 +510,8 @@ int ptd_segment_stop(struct ptd_segment *segment, bool known, uint64_t ip)
     place->next_mark = UINT64_MAX; /* no moments in the tail */
     if (error == 0 && known)
         error = ptd_segment_walk_to(segment, ip);
+    if (error == 0 && known && ptd_segment_paced(segment))
+        error = ptd_segment_pace_stop(segment);
     if (error == 0)
         error = ptd_segment_cut(segment);
     return error < 0 ? error : ptd_segment_end_path(segment);

@@ -157,6 +157,9 @@ int ptd_segment_pace(struct ptd_segment *segment, const struct ptd_step *step);
 /* The same for an event before which nothing waits to become a path. */
 int ptd_segment_pace_event(struct ptd_segment *segment, const struct pt_event *event);
 
+/* The same for packets of time behind the last block of a slice that ends at a PSB. */
+int ptd_segment_pace_stop(struct ptd_segment *segment);
+
 /* The time libipt knows by now becomes a moment. */
 int ptd_segment_note(struct ptd_segment *segment);
 

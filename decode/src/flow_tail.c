@@ -56,6 +56,8 @@ int ptd_flow_stop(struct ptd_decoder *decoder, struct ptd_rows *rows)
     if (error < 0)
         return error;
     if (there) {
+        if (decoder->paced)
+            ptd_pace_stop(&decoder->pace, rows);
         ptd_flow_finish(decoder, rows);
     } else if (status >= 0 || status == -pte_eos) {
         ptd_flow_contradiction(decoder, rows, PTD_WHY_STOP_MISSED);

@@ -361,12 +361,19 @@ void ptd_pace_sync(struct ptd_pace *pace, struct ptd_rows *rows, uint64_t offset
     ptd_timer_begin(&pace->timer);
     if (pace->timer.stamped)
         pace->since = 0;
-    pace->held = pace->adrift = false;
+    pace->held = pace->timer.step == PTD_NEXT_OVF;
+    pace->adrift = false;
     pace->bits = pace->used_ahead = 0;
     pace->walked = 0;
     set_mark(pace, next, 0);
     pace->behind_count = 0;
     go_on_by_psb(pace, rows, next, 0);
+}
+
+void ptd_pace_stop(struct ptd_pace *pace, struct ptd_rows *rows)
+{
+    if (!pace->adrift)
+        (void)peek(pace, rows);
 }
 
 void ptd_pace_end(struct ptd_pace *pace, struct ptd_timing *ret)

@@ -75,6 +75,9 @@ static inline bool ptd_pace_bits(struct ptd_pace *pace, uint32_t bits, uint32_t 
     return true;
 }
 
+/* The slice's last block was executed, and its next one begins there: PSBs and other packets of time behind it are used. */
+void ptd_pace_stop(struct ptd_pace *pace, struct ptd_rows *rows);
+
 /* The slice is over: what is known of time behind it. */
 void ptd_pace_end(struct ptd_pace *pace, struct ptd_timing *ret);
 

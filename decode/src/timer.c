@@ -378,11 +378,13 @@ void ptd_timer_skip(struct ptd_timer *timer, uint64_t offset)
 
 void ptd_timer_begin(struct ptd_timer *timer)
 {
+    timer->step = PTD_NEXT_NONE;
     if (read(timer) && timer->packet.type == ppt_psb) {
         take_time(timer);
         read_psb(timer);
+        if (timer->packet.type == ppt_ovf)
+            timer->step = PTD_NEXT_OVF;
     }
-    timer->step = PTD_NEXT_NONE;
 }
 
 /* ---- packets without flow ---- */

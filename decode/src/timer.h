@@ -58,7 +58,7 @@ void ptd_timer_deinit(struct ptd_timer *timer);
 /* Read on to the packet that begins at `offset` or later, for its time only. */
 void ptd_timer_skip(struct ptd_timer *timer, uint64_t offset);
 
-/* Read a PSB+ to decode from; the timer must stand before it. */
+/* Read a PSB+ to decode from; the timer must stand before it. Its step is PTD_NEXT_OVF where that cut it short. */
 void ptd_timer_begin(struct ptd_timer *timer);
 
 /* Read on to the next packet something waits for. */

@@ -12,7 +12,7 @@ import pytest
 from ptweave.data import Bundle, Times
 from ptweave.decode import task
 from ptweave.decode.expand import Expansion
-from ptweave.decode.flow import decode_flow
+from ptweave.decode.flow import Decoder, decode_flow
 from support import perf_case, perf_script
 from support.assembler import assemble
 from support.event_program import event_run
@@ -185,6 +185,44 @@ def test_samples_that_carry_the_trace(tmp_path: Path) -> None:
         writer.aux_sample(data[max(0, at - 2048):at], When(100, 100, writer.ns(time), 0))
     finish(writer, machine)
     agree(writer.write(tmp_path / "perf.data"), symfs)
+
+
+def by_hand(folder: Path, trace: PtWriter) -> Path:
+    """A recording of a process that runs what was assembled in `folder`/work."""
+    writer = PerfWriter(mtc=False, cyc=False).comm(100, 100, "prog")
+    writer.mmap(100, CODE, SIZE, 0x1000, keep_code(folder / "work", folder / "sys", "prog"))
+    writer.switch_pair(START - 5000, 0, (0, 0), (100, 100)).auxtrace(bytes(trace.data))
+    return writer.exit(100, 100, When(100, 100, writer.ns(START + 5000), 0)).round().write(folder / "perf.data")
+
+
+@pytest.mark.parametrize("decoder", [Decoder.AUTO, Decoder.LIBIPT])
+@pytest.mark.parametrize("what", ["psb", "cbr"])
+def test_packets_of_time_between_the_last_branch_and_a_cut_hold_up_to_the_cut(
+        what: str, decoder: Decoder, tmp_path: Path) -> None:
+    code = assemble("a: jmp *%rax\nb: nop\nnop\nc: jmp *%rbx", tmp_path / "work", CODE)
+    trace = PtWriter().psb().tsc(START).cbr(20).psbend().mode_exec().pge(code["a"]).tip(code["b"])
+    if what == "psb":
+        trace.psb().tsc(START + 100).cbr(20).mode_exec().fup(code["b"]).psbend()
+    else:
+        trace.tsc(START + 100).cbr(30)
+    cut = len(trace)
+    trace.psb().tsc(START + 200).cbr(30).mode_exec().fup(code["c"]).psbend().tip(code["a"]).fup(code["a"]).pgd()
+    file = by_hand(tmp_path, trace)
+    found, made = ours(file, tmp_path / "sys", tmp_path / "run.ptw")
+    assert [ip for _, ip in found[100]] == [code["a"], code["b"], code["b"] + 1, code["c"]]
+    assert found == perfs(file, tmp_path / "sys")[0]
+    decode_flow(made.bundle, size=cut, decoder=decoder)
+    assert perf_case.answer(made) == found
+
+
+def test_an_overflow_in_the_psb_where_decoding_begins_takes_no_time_ahead(tmp_path: Path) -> None:
+    code = assemble("a: jmp *%rax\nb: nop\njmp *%rbx", tmp_path / "work", CODE)
+    trace = PtWriter().psb().tsc(START).mode_exec().ovf().fup(code["a"]).tip(code["b"]).tsc(START + 500).tip(code["a"])
+    trace.tsc(START + 1000).ovf().fup(code["b"]).tip(code["a"]).fup(code["a"]).pgd()
+    file = by_hand(tmp_path, trace)
+    found, _ = ours(file, tmp_path / "sys", tmp_path / "run.ptw")
+    assert found == perfs(file, tmp_path / "sys")[0]
+    assert len({time for time, _ in found[100]}) == 3
 
 
 def test_exec_gives_the_process_another_image(tmp_path: Path) -> None:
