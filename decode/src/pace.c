@@ -267,16 +267,15 @@ static void use_ptwrite(struct ptd_pace *pace, struct ptd_rows *rows, int64_t ne
         advance(pace, rows);
 }
 
-/* A packet that may have a FUP, as may others between the two: up to it they are used, and no further. */
-static void use_power(struct ptd_pace *pace, struct ptd_rows *rows, int64_t next)
+/* Whether an event is told where its packet is read, not at the FUP that others before it may wait for. */
+static bool waits_for_no_fup(const struct pt_event *event)
 {
-    if (pace->used_ahead) {
-        pace->used_ahead--;
-        return;
-    }
-    if (!take(pace, rows, PTD_NEXT_POWER, next))
-        return;
-    go_on(pace, rows, next, 0);
+    return event->type == ptev_pwre || event->type == ptev_pwrx || event->ip_suppressed;
+}
+
+/* Use the packets up to the FUP that the one used last waits for: their events come at the same place, or came before. */
+static void use_up_to_fup(struct ptd_pace *pace, struct ptd_rows *rows, int64_t next)
+{
     while (pace->timer.fup_wanted) {
         while (!pace->held && pace->timer.fup_wanted)
             advance(pace, rows);
@@ -285,6 +284,27 @@ static void use_power(struct ptd_pace *pace, struct ptd_rows *rows, int64_t next
         go_on(pace, rows, next, 0);
         pace->used_ahead++;
     }
+    pace->timer.fup_wanted = false;
+    pace->used_ahead -= pace->told_ahead < pace->used_ahead ? pace->told_ahead : pace->used_ahead;
+    pace->told_ahead = 0;
+}
+
+/* EXSTOP, MWAIT, PWRE, PWRX. Those between an MWAIT and its FUP tell no time of their own. */
+static void use_power(struct ptd_pace *pace, struct ptd_rows *rows, const struct pt_event *event, int64_t next)
+{
+    if (pace->used_ahead) {
+        pace->used_ahead--;
+        return;
+    }
+    if (peek(pace, rows) != PTD_NEXT_POWER)
+        return;
+    if (pace->timer.fup_wanted && waits_for_no_fup(event)) {
+        pace->told_ahead++;
+        return;
+    }
+    use(pace, next);
+    go_on(pace, rows, next, 0);
+    use_up_to_fup(pace, rows, next);
 }
 
 static void overflow(struct ptd_pace *pace, struct ptd_rows *rows, int64_t next)
@@ -347,7 +367,7 @@ void ptd_pace_event(struct ptd_pace *pace, struct ptd_rows *rows, const struct p
     case ptev_mwait:
     case ptev_pwre:
     case ptev_pwrx:
-        use_power(pace, rows, next);
+        use_power(pace, rows, event, next);
         break;
     default:
         break;
@@ -363,7 +383,7 @@ void ptd_pace_sync(struct ptd_pace *pace, struct ptd_rows *rows, uint64_t offset
         pace->since = 0;
     pace->held = pace->timer.step == PTD_NEXT_OVF;
     pace->adrift = false;
-    pace->bits = pace->used_ahead = 0;
+    pace->bits = pace->used_ahead = pace->told_ahead = 0;
     pace->walked = 0;
     set_mark(pace, next, 0);
     pace->behind_count = 0;

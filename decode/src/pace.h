@@ -33,6 +33,7 @@ struct ptd_pace {
     int32_t mark_before; /* so many instructions before that block, as a moment's */
     uint32_t bits;   /* of a TNT, not used yet */
     uint32_t used_ahead; /* packets of events that are still to come */
+    uint32_t told_ahead; /* events that came before those of packets before theirs, which wait for a FUP */
     bool held;       /* the timer's packet is not used yet */
     bool adrift;     /* packets and flow do not go together: from the next PSB on they do again */
     uint32_t behind_count;

@@ -291,7 +291,7 @@ static enum ptd_next step_of_exstop(struct ptd_timer *timer)
     const struct ptd_stand_in *stood = ptd_stood_for(timer->stand_ins, timer->offset - PTD_SIZE_EXSTOP);
     if (stood && stood->timeless)
         return PTD_NEXT_NONE;
-    timer->fup_wanted = timer->packet.payload.exstop.ip;
+    timer->fup_wanted |= timer->packet.payload.exstop.ip;
     return PTD_NEXT_POWER;
 }
 

@@ -19,6 +19,7 @@ from support.event_program import event_run
 from support.perf_case import CODE, SIZE, Scheduled, decoded, finish, keep_code, ours, packet_ends, perfs, single
 from support.perf_writer import PerfWriter, When
 from support.pt_writer import PtWriter
+from support.power_program import sleeping_run
 from support.ptwrite_program import Address, writing_run
 from support.reference_traces import FOLDER
 from support.timed_program import START, TimedMachine, timed_run
@@ -101,6 +102,17 @@ def test_events_and_records_of_pebs_that_libipt_does_not_know(timing: str, seed:
     writer = recorded(tmp_path, machine)
     found = agree(writer.write(tmp_path / "perf.data"), tmp_path / "sys")
     assert [ip for _, ip in found[100]] == machine.executed
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("timing", TIMING)
+def test_programs_that_fall_asleep(timing: str, seed: int, tmp_path: Path) -> None:
+    machine = sleeping_run(seed, tmp_path / "work", **TIMING[timing])
+    file = recorded(tmp_path, machine).write(tmp_path / "perf.data")
+    found = agree(file, tmp_path / "sys")
+    assert [ip for _, ip in found[100]] == machine.executed
+    kinds = {row["kind"] for row in Decoded(Bundle.open(file.with_suffix(".ptw"))).rows("pt_events")}
+    assert {"mwait", "pwre", "exstop", "pwrx"} <= kinds
 
 
 def test_changes_of_the_interrupt_flag_are_no_branches(tmp_path: Path) -> None:
