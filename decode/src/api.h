@@ -402,6 +402,9 @@ uint64_t ptd_psb_after(const uint8_t *packets, uint64_t size, uint64_t from);
  */
 int ptd_psb_ip(const uint8_t *packets, uint64_t size, uint64_t psb, uint64_t *ip);
 
+/* 1 when the PSB+ at `psb` is there up to its PSBEND, else 0: one an OVF cut short may not say all that a decoder needs. */
+int ptd_psb_whole(const uint8_t *packets, uint64_t size, uint64_t psb);
+
 /* ---- packets ---- */
 
 enum {

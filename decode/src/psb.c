@@ -224,17 +224,21 @@ static bool turned_on_next(struct pt_packet_decoder *decoder)
     return false;
 }
 
-static int ip_of(struct pt_packet_decoder *decoder, uint64_t *ip)
+/* As ptd_psb_ip; `whole`: it ends with a PSBEND. */
+static int ip_of(struct pt_packet_decoder *decoder, uint64_t *ip, bool *whole)
 {
     bool found = false;
+    *whole = false;
     struct pt_packet packet;
     if (pt_pkt_next(decoder, &packet, sizeof packet) < 0 || packet.type != ppt_psb)
         return -1;
     for (;;) {
         if (pt_pkt_next(decoder, &packet, sizeof packet) < 0)
             return -1;
-        if (packet.type == ppt_psbend)
+        if (packet.type == ppt_psbend) {
+            *whole = true;
             return found && !turned_on_next(decoder);
+        }
         if (packet.type == ppt_ovf) /* takes the place of PSBEND */
             return found;
         if (packet.type == ppt_fup)
@@ -247,8 +251,19 @@ static int ip_of(struct pt_packet_decoder *decoder, uint64_t *ip)
 int ptd_psb_ip(const uint8_t *packets, uint64_t size, uint64_t psb, uint64_t *ip)
 {
     *ip = 0;
+    bool whole;
     struct pt_packet_decoder *decoder = decoder_at(packets, size, psb);
-    int found = decoder ? ip_of(decoder, ip) : -1;
+    int found = decoder ? ip_of(decoder, ip, &whole) : -1;
     pt_pkt_free_decoder(decoder);
     return found;
+}
+
+int ptd_psb_whole(const uint8_t *packets, uint64_t size, uint64_t psb)
+{
+    uint64_t ip;
+    bool whole = false;
+    struct pt_packet_decoder *decoder = decoder_at(packets, size, psb);
+    bool good = decoder && ip_of(decoder, &ip, &whole) >= 0;
+    pt_pkt_free_decoder(decoder);
+    return good && whole;
 }

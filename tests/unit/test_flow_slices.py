@@ -57,6 +57,16 @@ def test_spaces_are_apart_and_seq_runs_through_an_exec(tmp_path: Path, short: Co
     assert [row["space"] for row in decoded.rows("maps")] == [0, 1]
 
 
+def test_nothing_is_lost_where_an_overflow_cut_a_psb_short(tmp_path: Path, long: Code) -> None:
+    packets = PtWriter().psb_plus().mode_exec().pge(AT).psb().ovf().fup(AT + 1).pgd()
+    packets.psb_plus().mode_exec().pge(AT).pgd()
+    decoded = TraceBundle(tmp_path / "run.ptw").map(long.data, AT).thread(bytes(packets.data)).decode()
+    whole = decoded.flow()
+    assert (AT + 1, 3, "syscall") in whole
+    decode_flow(decoded.bundle, size=1)
+    assert decoded.flow() == whole
+
+
 def test_a_map_covers_what_was_there(tmp_path: Path, short: Code, long: Code) -> None:
     decoded = (TraceBundle(tmp_path / "run.ptw")
                .map(short.data * 3, AT - len(short.data), name="short").map(long.data, AT, name="long")

@@ -81,9 +81,9 @@ def _next(packets: Any, part: Slice, start: int) -> int | None:
         psb = int(lib.ptd_psb_after(packets, part.end, start))
         if psb == NONE:
             return None
-        if lib.ptd_psb_ip(packets, part.end, psb, ffi.new("uint64_t *")) >= 0:
+        if lib.ptd_psb_whole(packets, part.end, psb):
             return psb
-        start = psb + 1  # its PSB+ is malformed: nothing could be decoded from there
+        start = psb + 1  # its PSB+ is malformed or cut short: nothing might be decoded from there
     return None
 
 
