@@ -18,8 +18,8 @@ from support.assembler import assemble
 from support.event_program import event_run
 from support.perf_case import CODE, SIZE, Scheduled, decoded, finish, keep_code, ours, packet_ends, perfs, single
 from support.perf_writer import PerfWriter, When
-from support.pt_writer import PtWriter
 from support.power_program import sleeping_run
+from support.pt_writer import PtWriter
 from support.ptwrite_program import Address, writing_run
 from support.reference_traces import FOLDER
 from support.timed_program import START, TimedMachine, timed_run
