@@ -47,10 +47,14 @@ def check_exact(job: Job, name: str = "run") -> Bundle:
     """Every task decodes to what the module counted and hashed, nothing is missing, every account balances. Returns
     the decoded bundle."""
     bundle = decoded(job, name)
-    assert gaps(bundle) == []
-    assert executed(bundle) == {ran.tid: (ran.count, ran.hash) for ran in job.oracle}
-    assert bundle.ledger().check() == []
-    assert [loss for loss in bundle.ledger().losses if loss[0] not in ("images",)] == []
+    found = gaps(bundle)
+    assert not found, found
+    ran = executed(bundle)
+    wanted = {one.tid: (one.count, one.hash) for one in job.oracle}
+    assert ran == wanted, (ran, wanted)
+    assert bundle.ledger().check() == [], bundle.ledger().check()
+    lost = [loss for loss in bundle.ledger().losses if loss[0] not in ("images",)]
+    assert not lost, lost
     return bundle
 
 
