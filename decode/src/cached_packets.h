@@ -102,6 +102,13 @@ static inline unsigned ptd_packet_ip(const uint8_t *at, const uint8_t *end, uint
     return size;
 }
 
+/* Whether a record of PEBS may go on behind a packet: time may be told in it. */
+static inline bool ptd_may_be_in_record(enum pt_packet_type type)
+{
+    return type == ppt_pad || type == ppt_tsc || type == ppt_tma || type == ppt_mtc || type == ppt_cyc ||
+           type == ppt_cbr || type == ppt_mnt;
+}
+
 /* What packets other than TSC say of time. */
 enum ptd_clocks {
     PTD_CLOCKS_UNKNOWN, /* nothing: MTC, TMA are read over, CYC is not to be expected */

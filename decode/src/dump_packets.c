@@ -444,13 +444,6 @@ static unsigned put_unknown(struct dump_packets *dump, struct dump_text *text)
     }
 }
 
-/* Whether a record of PEBS may go on behind a packet: time may be told in it. */
-static bool may_be_in_record(enum pt_packet_type type)
-{
-    return type == ppt_pad || type == ppt_tsc || type == ppt_tma || type == ppt_mtc || type == ppt_cyc ||
-           type == ppt_cbr || type == ppt_mnt;
-}
-
 static void put_gap(struct dump_packets *dump, struct dump_text *text, uint64_t end, const char *why)
 {
     if (end <= dump->from)
@@ -516,7 +509,7 @@ static bool step(struct dump_packets *dump, struct dump_text *text)
     if (status >= 0) {
         put_packet(dump, text, &packet);
         dump->offset += (uint64_t)status;
-        if (!may_be_in_record(packet.type))
+        if (!ptd_may_be_in_record(packet.type))
             dump->item = 0;
         return true;
     }

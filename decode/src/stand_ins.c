@@ -126,20 +126,7 @@ static unsigned between(struct reader *reader, uint64_t at)
     if (pt_pkt_sync_set(reader->decoder, at) < 0)
         return 0;
     int size = pt_pkt_next(reader->decoder, &packet, sizeof packet);
-    if (size <= 0)
-        return 0;
-    switch (packet.type) {
-    case ppt_pad:
-    case ppt_tsc:
-    case ppt_tma:
-    case ppt_mtc:
-    case ppt_cyc:
-    case ppt_cbr:
-    case ppt_mnt:
-        return (unsigned)size;
-    default:
-        return 0;
-    }
+    return size > 0 && ptd_may_be_in_record(packet.type) ? (unsigned)size : 0;
 }
 
 /* A record whose first BBP, or BEP, is at `at`. Returns where it ends, or negative errno. */
@@ -178,7 +165,7 @@ static int64_t unknown(struct reader *reader)
     uint64_t at = reader->at, left = reader->size - at;
     int error = 0;
     if (is_ext(reader, at, PTD_EXT_BBP) || is_bep(reader, at))
-        return left >= PTD_SIZE_BBP || is_bep(reader, at) ? record(reader, at) : (int64_t)at;
+        return record(reader, at);
     if (is_ext(reader, at, PTD_EXT_CFE) && left >= PTD_SIZE_CFE) {
         error = cfe(reader, at);
         at += PTD_SIZE_CFE;

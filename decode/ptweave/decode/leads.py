@@ -16,6 +16,7 @@ from typing import Any
 from ptweave.data.errors import MachineLacks
 from ptweave.decode._ipt import ffi, lib
 from ptweave.decode.plan import Slice
+from ptweave.decode.released import release
 from ptweave.decode.stand_ins import stand_ins
 
 LEAD = 64 << 10
@@ -52,7 +53,7 @@ class Leads:
         if status < 0:
             raise MachineLacks("has no memory to read the times of a trace", where="the decoder",
                                remedy="free some memory")
-        self._release(self._at, lead)
+        release(self._memory, self._at, lead)
         self._at = lead
         return Lead(lead, bytes(ffi.buffer(self._timing)))
 
@@ -65,12 +66,6 @@ class Leads:
                 return psb
             back *= 2
         return part.begin
-
-    def _release(self, begin: int, end: int) -> None:
-        """What is behind us need not count as our memory any more."""
-        first, behind = begin // mmap.PAGESIZE * mmap.PAGESIZE, end // mmap.PAGESIZE * mmap.PAGESIZE
-        if behind > first:
-            self._memory.madvise(mmap.MADV_DONTNEED, first, behind - first)
 
 
 def ended(decoder: Any) -> Any:

@@ -38,6 +38,7 @@ from ptweave.decode.leads import Leads, ended
 from ptweave.decode.plan import Switch, Thread, switches_of
 from ptweave.decode.processor import described, processor
 from ptweave.decode.ranges import Range, cut, opened
+from ptweave.decode.released import release
 from ptweave.decode.stand_ins import may_need_stand_ins, stand_ins
 
 FORMAT = 5
@@ -482,12 +483,8 @@ class Decoding:
                 self._functions.progress(decoder, progress)
                 done = part.begin + progress.offset
                 moved(progress.offset)
-                # what is behind us need not count as our memory any more
-                until = done // mmap.PAGESIZE * mmap.PAGESIZE
-                begin = released // mmap.PAGESIZE * mmap.PAGESIZE
-                if until > begin:
-                    packets.madvise(mmap.MADV_DONTNEED, begin, until - begin)
-                    released = until
+                release(packets, released, done)
+                released = max(released, done)
         sums.seq, sums.tsc = progress.seq, progress.tsc
         sums.instructions += progress.instructions
         sums.branches += progress.branches
