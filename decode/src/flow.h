@@ -181,7 +181,7 @@ static inline bool ptd_flow_ends_run(struct ptd_decoder *decoder, enum ptd_class
 static inline int ptd_flow_append_known(struct ptd_decoder *decoder, const struct pt_block *block)
 {
     struct ptd_run *run = &decoder->run;
-    const struct ptd_trail_node *node = ptd_trail_guess(&decoder->trail, block, run->length);
+    struct ptd_trail_node *node = ptd_trail_guess(&decoder->trail, block, run->length);
     if (!node || node->last == PTD_OTHER)
         return -1;
     ptd_trail_follow(&decoder->trail, node);

@@ -16,20 +16,20 @@ struct ptd_trail_node {
     uint64_t rest;     /* ptd_trail_rest of its block; 0: of no block */
     uint64_t first_ip; /* the first successor's */
     /* The first successor, and the head of the list of others: which of the two it is takes no branch to find. */
-    uint32_t successors[2];
-    uint32_t sibling; /* in that list, 0: the end */
+    struct ptd_trail_node *successors[2]; /* the node of no block: there is none */
+    uint32_t sibling; /* its number in that list, 0: the end */
     int32_t block;
-    uint32_t leg;  /* the run up to here, 0: not known yet */
-    uint8_t last;  /* enum ptd_class */
-    bool ends;     /* successors begin runs: they have no list, for many nodes share them */
-    uint8_t unused[10];
+    uint32_t leg; /* the run up to here, 0: not known yet */
+    uint8_t last; /* enum ptd_class */
+    bool ends;    /* successors begin runs: they have no list, for many nodes share them */
+    uint8_t unused[2];
 };
 
 struct ptd_trail {
-    struct ptd_trail_node *nodes; /* the first is that of no block */
-    uint32_t count, capacity;
-    uint32_t *starts; /* the first nodes of runs by hash of their block; the youngest stays */
-    uint32_t at;      /* the last node of the run, or of the one before when the run is empty; 0: nowhere */
+    struct ptd_trail_node *nodes; /* room for all there may be: they stay where they are. The first is of no block */
+    uint32_t count;
+    uint32_t *starts; /* their numbers: the first nodes of runs by hash of their block; the youngest stays */
+    struct ptd_trail_node *at; /* the last of the run, or of the one before when the run is empty; of no block: nowhere */
     uint32_t length;  /* blocks of the run that were followed; PTD_TRAIL_LOST */
 };
 
@@ -50,36 +50,36 @@ static inline uint64_t ptd_trail_rest(int32_t isid, uint16_t instructions, uint8
 }
 
 /* The node of a block after those of the run, NULL: it has to be looked for. */
-static inline const struct ptd_trail_node *ptd_trail_guess(const struct ptd_trail *trail, const struct pt_block *block,
-                                                           uint32_t length)
+static inline struct ptd_trail_node *ptd_trail_guess(const struct ptd_trail *trail, const struct pt_block *block,
+                                                     uint32_t length)
 {
-    const struct ptd_trail_node *at = &trail->nodes[trail->at];
-    const struct ptd_trail_node *node = &trail->nodes[at->successors[block->ip != at->first_ip]];
+    const struct ptd_trail_node *at = trail->at;
+    struct ptd_trail_node *node = at->successors[block->ip != at->first_ip];
     bool same = node->ip == block->ip && node->end_ip == block->end_ip &&
                 node->rest == ptd_trail_rest(block->isid, block->ninsn, (uint8_t)block->mode);
     return same && trail->length == length && at->ends == !length ? node : NULL;
 }
 
 /* Go on to a node that was guessed. */
-static inline void ptd_trail_follow(struct ptd_trail *trail, const struct ptd_trail_node *node)
+static inline void ptd_trail_follow(struct ptd_trail *trail, struct ptd_trail_node *node)
 {
-    __builtin_prefetch(&trail->nodes[node->successors[0]]); /* while libipt is about the next block */
-    __builtin_prefetch(&trail->nodes[node->successors[1]]);
-    trail->at = (uint32_t)(node - trail->nodes);
+    __builtin_prefetch(node->successors[0]); /* while libipt is about the next block */
+    __builtin_prefetch(node->successors[1]);
+    trail->at = node;
     trail->length++;
 }
 
 /* The node at which a run of `length` blocks ends, NULL: it was not followed. */
 static inline struct ptd_trail_node *ptd_trail_end(struct ptd_trail *trail, uint32_t length)
 {
-    return trail->at && trail->length == length ? &trail->nodes[trail->at] : NULL;
+    return trail->at != trail->nodes && trail->length == length ? trail->at : NULL;
 }
 
 /* The run is over. */
 static inline void ptd_trail_cut(struct ptd_trail *trail, uint32_t length)
 {
     if (trail->length != length)
-        trail->at = 0;
+        trail->at = trail->nodes;
     trail->length = 0;
 }
 
