@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* The memory's tables, each taken whole when the first key is met; pages that are not used cost nothing. */
+#define _GNU_SOURCE /* madvise */
 #include "memo.h"
+#include "pages.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -12,6 +13,7 @@ enum {
 	PLACES = MEMO_ENTRIES / 8,
 	MARKS = MEMO_ENTRIES / 8,
 	VISITS = MEMO_ENTRIES / 2,
+	LINE = 64, /* of the processor's cache: a table begins with one */
 };
 
 void memo_init(struct memo *memo, size_t n_paths)
@@ -21,34 +23,44 @@ void memo_init(struct memo *memo, size_t n_paths)
 
 void memo_deinit(struct memo *memo)
 {
-	free(memo->likely);
-	free(memo->entries);
-	free(memo->slots);
-	free(memo->seen);
-	free(memo->steps);
-	free(memo->places);
-	free(memo->marks);
-	free(memo->visits);
-	free(memo->used);
+	pages_drop(memo->pages, memo->size);
 	memo_init(memo, memo->n_paths);
+}
+
+/* The next table in the pages. */
+static void *table(struct memo *memo, size_t *used, size_t size)
+{
+	void *begin = memo->pages ? (char *)memo->pages + *used : NULL;
+
+	*used += (size + LINE - 1) & ~(size_t)(LINE - 1);
+	return begin;
+}
+
+/* Give each table its place. Returns the size of all. */
+static size_t lay_out(struct memo *memo)
+{
+	size_t used = 0;
+
+	memo->entries = table(memo, &used, MEMO_ENTRIES * sizeof(*memo->entries));
+	memo->likely = table(memo, &used, (memo->n_paths + 1) * sizeof(*memo->likely));
+	memo->slots = table(memo, &used, MEMO_SLOTS * sizeof(*memo->slots));
+	memo->seen = table(memo, &used, SEEN * sizeof(*memo->seen));
+	memo->steps = table(memo, &used, STEPS * sizeof(*memo->steps));
+	memo->places = table(memo, &used, PLACES * sizeof(*memo->places));
+	memo->marks = table(memo, &used, MARKS * sizeof(*memo->marks));
+	memo->visits = table(memo, &used, VISITS * sizeof(*memo->visits));
+	memo->used = table(memo, &used, MEMO_ENTRIES * sizeof(*memo->used));
+	return used;
 }
 
 static int prepare(struct memo *memo)
 {
-	memo->entries = aligned_alloc(sizeof(*memo->entries), MEMO_ENTRIES * sizeof(*memo->entries));
-	memo->likely = calloc(memo->n_paths + 1, sizeof(*memo->likely));
-	memo->slots = calloc(MEMO_SLOTS, sizeof(*memo->slots));
-	memo->seen = calloc(SEEN, sizeof(*memo->seen));
-	memo->steps = malloc(STEPS * sizeof(*memo->steps));
-	memo->places = malloc(PLACES * sizeof(*memo->places));
-	memo->marks = malloc(MARKS * sizeof(*memo->marks));
-	memo->visits = malloc(VISITS * sizeof(*memo->visits));
-	memo->used = malloc(MEMO_ENTRIES * sizeof(*memo->used));
-	if (memo->entries && memo->likely && memo->slots && memo->seen && memo->steps && memo->places && memo->marks &&
-	    memo->visits && memo->used)
-		return 0;
-	memo_deinit(memo);
-	return -ENOMEM;
+	memo->size = lay_out(memo);
+	memo->pages = pages_take(memo->size);
+	if (!memo->pages)
+		return -ENOMEM;
+	lay_out(memo);
+	return 0;
 }
 
 int memo_meet(struct memo *memo, struct memo_key key)
@@ -56,7 +68,7 @@ int memo_meet(struct memo *memo, struct memo_key key)
 	const uint64_t h = memo_hash(key);
 	const uint32_t tag = (uint32_t)(h >> 32) | 1;
 
-	if (!memo->seen && prepare(memo) < 0)
+	if (!memo->pages && prepare(memo) < 0)
 		return -ENOMEM;
 	uint32_t *seen = &memo->seen[h & (SEEN - 1)];
 	const bool met = *seen == tag;

@@ -48,6 +48,8 @@ struct memo_places {
 };
 
 struct memo {
+	void *pages;            /* that hold the tables below; NULL: there are none yet */
+	size_t size;
 	struct memo_entry *entries;
 	uint64_t *slots;        /* open addressing: half of the key's hash, and entry + 1; 0 free */
 	uint32_t *seen;         /* keys met once: worth remembering the second time */

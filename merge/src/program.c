@@ -3,7 +3,9 @@
  * Blocks and paths. Borrows the caller's arrays, owns the digested paths. Block numbers in paths are checked once,
  * at creation; path numbers whenever they come in.
  */
+#define _GNU_SOURCE /* madvise */
 #include "program.h"
+#include "pages.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -98,6 +100,8 @@ int ptm_program_create(const struct ptm_block *blocks, size_t n_blocks, const in
 	program->places = calloc(n_values ? n_values : 1, sizeof(*program->places));
 	if (!program->paths || !program->places)
 		goto fail;
+	pages_hint(program->paths, n_paths * sizeof(*program->paths));
+	pages_hint(program->places, n_values * sizeof(*program->places));
 	for (size_t i = 0; i < n_paths; i++) {
 		error = -EINVAL;
 		if (offsets[i] < 0 || offsets[i + 1] < offsets[i] || (uint64_t)offsets[i + 1] > n_values)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The tree of call stacks: nodes in one growing array, found through a hash of (parent, function, block). */
+#define _GNU_SOURCE /* madvise */
 #include "tree.h"
+#include "pages.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -120,10 +122,12 @@ static int grow(struct ptm_tree *tree)
 	nodes = realloc(tree->nodes, room * sizeof(*nodes));
 	if (!nodes)
 		return -ENOMEM;
+	pages_hint(nodes, room * sizeof(*nodes));
 	tree->nodes = nodes;
 	slots = calloc(2 * room, sizeof(*slots));
 	if (!slots)
 		return -ENOMEM;
+	pages_hint(slots, 2 * room * sizeof(*slots));
 	free(tree->slots);
 	tree->slots = slots;
 	tree->n_slots = 2 * room;

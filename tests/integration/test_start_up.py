@@ -67,6 +67,27 @@ def test_arrow_takes_memory_from_the_c_library_unless_the_user_says_otherwise() 
     assert pool(lean, ARROW_DEFAULT_MEMORY_POOL="mimalloc") == "mimalloc"
 
 
+def test_threads_share_one_arena_of_the_c_library_unless_the_user_says_otherwise() -> None:
+    def arenas(lean: str, **more: str) -> int:
+        code = f"""{lean}
+import ctypes, threading
+c = ctypes.CDLL(None)
+c.malloc.restype = c.fdopen.restype = ctypes.c_void_p
+c.fdopen.argtypes, c.malloc_info.argtypes = [ctypes.c_int, ctypes.c_char_p], [ctypes.c_int, ctypes.c_void_p]
+threads = [threading.Thread(target=c.malloc, args=(ctypes.c_size_t(1 << 16),)) for _ in range(4)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+c.malloc_info(0, c.fdopen(1, b"w"))
+c.fflush(None)"""
+        environment = {name: value for name, value in os.environ.items() if name != "MALLOC_ARENA_MAX"} | more
+        return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
+                              env=environment).stdout.count("<heap ")
+
+    lean = "from ptweave.data.lean_arrow import load_lean_arrow; load_lean_arrow()"
+    assert arenas(lean) == 1 < arenas("")
+    assert arenas(lean, MALLOC_ARENA_MAX="8") > 1
+
+
 def test_a_decode_forks_its_processes_where_there_are_no_other_threads() -> None:
     code = """
 from ptweave.data.lean_arrow import load_lean_arrow

@@ -5,11 +5,13 @@ It loads pandas, when it is there, to see whether an array is made of something 
 process that never meets pandas: in `ptweave record` they would pass between the target's end and ours, in a decode's
 worker they are most of its start. numpy, which it loads, starts a thread of OpenBLAS for each processor, which wait
 for work by spinning; nothing here has any for them. And pyarrow's own allocator soon gives memory back to the system,
-which clears it anew for column after column: the C library's keeps it, and decoding takes a seventh less.
+which clears it anew for column after column: the C library's keeps it, and decoding takes a seventh less. So do the
+arenas that the C library has for each thread: with one for all, merging millions of thunks takes an eighth less.
 """
 
 from __future__ import annotations
 
+import ctypes
 import importlib.abc
 import os
 import sys
@@ -22,6 +24,9 @@ ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1", "ARROW_DEFAULT_MEMORY_POOL": "system
                "JE_ARROW_MALLOC_CONF": "background_thread:false"}
 """Read by numpy and pyarrow when they are loaded; the last one by an allocator in pyarrow that begins a thread although
 it is not used. What the user has set stays."""
+
+
+_M_ARENA_MAX = -8  # malloc.h of the GNU C library; others have no arenas
 
 
 class _Hidden(importlib.abc.MetaPathFinder):
@@ -43,11 +48,19 @@ def _environment() -> Iterator[None]:
             del os.environ[name]
 
 
+def _one_arena() -> None:
+    """For the threads to come. What the user has set stays."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None and "MALLOC_ARENA_MAX" not in os.environ:
+        mallopt(_M_ARENA_MAX, 1)
+
+
 def load_lean_arrow() -> None:
     """Load pyarrow, and let it, which looks once, find no pandas in this process. Whoever imports pandas later gets it.
 
     For processes of our own only: pyarrow's `to_pandas` does not work after it.
     """
+    _one_arena()
     hidden = _Hidden()
     sys.meta_path.insert(0, hidden)
     try:
