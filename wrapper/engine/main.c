@@ -5,6 +5,7 @@
  */
 #include "client_env.h"
 #include "code_map.h"
+#include "exec_file.h"
 #include "instrument.h"
 #include "output.h"
 #include "planted.h"
@@ -61,6 +62,7 @@ static void post_init(void)
       VG_(fmsg_bad_option)("--pt-dir", "the spool folder is required\n");
    if (!output_init(option_dir, inherited != NULL ? (Int)VG_(strtoll10)(inherited, NULL) : -1) && inherited == NULL)
       VG_(fmsg_bad_option)(option_dir, "the spool folder cannot be opened\n");
+   exec_file_arrived(VG_(getenv)(CLIENT_ENV_FILE));
    keep_messages();
    limits_init(VG_(getenv)(CLIENT_ENV_LIMITS));
    planted_init();
@@ -134,8 +136,10 @@ static void syscall_ends(ThreadId tid, UInt number, UWord *args, UInt count, Sys
    (void)count;
    if (number == __NR_exit || number == __NR_exit_group)
       return; /* they never return, though Valgrind ends the thread only later */
-   if (is_exec(number))
-      process_ending(PTSOFT_RUNNING); /* it failed */
+   if (is_exec(number)) { /* it failed */
+      process_ending(PTSOFT_RUNNING);
+      exec_file_forget();
+   }
    stream_syscall_done(tid, result);
 }
 

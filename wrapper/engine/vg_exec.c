@@ -15,6 +15,7 @@
  */
 #include "vg_core.h"
 #include "client_env.h"
+#include "exec_file.h"
 #include "output.h"
 #include "process.h"
 #include "sideband.h"
@@ -35,6 +36,10 @@ HChar **__wrap_vgPlain_env_setenv(HChar ***environment, const HChar *name, const
       (void)__real_vgPlain_env_setenv(environment, CLIENT_ENV_SPOOL, descriptor);
       limits_pass_on(limits);
       (void)__real_vgPlain_env_setenv(environment, CLIENT_ENV_LIMITS, limits);
+      if (exec_file_pass_on() >= 0) {
+         VG_(snprintf)(descriptor, sizeof descriptor, "%d", exec_file_pass_on());
+         (void)__real_vgPlain_env_setenv(environment, CLIENT_ENV_FILE, descriptor);
+      }
       (void)__real_vgPlain_env_setenv(environment, "VALGRIND_LAUNCHER", VG_(name_of_launcher));
       if (chosen_name != NULL)
          (void)__real_vgPlain_env_setenv(environment, CLIENT_ENV_NAME, chosen_name);

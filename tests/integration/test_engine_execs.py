@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: MIT
+"""Programs that the soft engine's program runs next, by names that mean another file to the kernel."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from support.engine import check_exact, compile_c, record_all, threads
+
+
+def executed(program: Path, way: str, folder: Path) -> tuple[str, Path]:
+    """A command that executes a copy of the program in a folder of its own."""
+    folder.mkdir()
+    shutil.copy(program, folder / "itself")
+    return f"cd {folder}; exec ./itself {way}", folder
+
+
+@pytest.mark.parametrize("way", ["self", "thread", "pid", "at", "removed", "link", "nameless", "descriptor"])
+def test_a_program_that_executes_itself_runs_again_and_is_traced(tmp_path: Path, way: str) -> None:
+    """By /proc/self/exe, which is the engine's file to the kernel, or out of a file without a name."""
+    program = compile_c("executes_itself.c", tmp_path)
+    native = subprocess.run(["sh", "-c", executed(program, way, tmp_path / "native")[0]], capture_output=True,
+                            check=False)
+    assert (native.returncode, native.stdout) == (4, f"again {way} second, 0 descriptors\n".encode())
+    under = record_all(["sh", "-c", executed(program, way, tmp_path / "under")[0]], tmp_path, log=True)
+    assert (under.status, under.stdout, under.stderr) == (native.returncode, native.stdout, native.stderr)
+    assert under.bundle.ledger().losses == []
+    assert threads(under.bundle) == [0]
+    check_exact(under, tmp_path)
+
+
+def test_control_another_file_under_a_name_in_proc_is_not_taken_for_the_program(tmp_path: Path) -> None:
+    """A descriptor's own file runs, and no other: /bin/echo, not what calls it."""
+    script = "exec 9</bin/echo; exec /proc/self/fd/9 from nine"
+    assert record_all(["bash", "-c", script], tmp_path).stdout == b"from nine\n"
