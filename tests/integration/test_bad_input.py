@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import stat
+import struct
 import subprocess
 import sys
 import tempfile
@@ -98,6 +99,12 @@ def test_a_setuid_program(tmp_path: Path, program: Path) -> None:
     program.chmod(0o4755)
     assert program.stat().st_mode & stat.S_ISUID
     refused(tmp_path, program, 3, "setuid")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: capabilities of a file")
+def test_a_program_with_file_capabilities(tmp_path: Path, program: Path) -> None:
+    os.setxattr(program, "security.capability", struct.pack("<5I", 0x02000001, 1 << 12, 0, 0, 0))
+    refused(tmp_path, program, 3, "file capabilities")
 
 
 def test_a_static_program_is_recorded_and_what_it_lacks_is_said(tmp_path: Path) -> None:

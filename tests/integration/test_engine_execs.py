@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: MIT
-"""Programs that the soft engine's program runs next, by names that mean another file to the kernel."""
+"""Programs that the soft engine's program runs next, by names and with rights that only the kernel can give."""
 
 from __future__ import annotations
 
+import os
 import shutil
+import struct
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from support.engine import check_exact, compile_c, record_all, threads
+
+CAPABILITIES = struct.pack("<5I", 0x02000001, 1 << 12, 0, 0, 0)  # VFS_CAP_REVISION_2, effective: CAP_NET_ADMIN
 
 
 def executed(program: Path, way: str, folder: Path) -> tuple[str, Path]:
@@ -37,3 +41,13 @@ def test_control_another_file_under_a_name_in_proc_is_not_taken_for_the_program(
     """A descriptor's own file runs, and no other: /bin/echo, not what calls it."""
     script = "exec 9</bin/echo; exec /proc/self/fd/9 from nine"
     assert record_all(["bash", "-c", script], tmp_path).stdout == b"from nine\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: capabilities of a file")
+def test_a_program_with_file_capabilities_runs_without_the_engine_and_is_counted(tmp_path: Path) -> None:
+    copy = tmp_path / "capable"
+    shutil.copy("/bin/echo", copy)
+    os.setxattr(copy, "security.capability", CAPABILITIES)
+    recording = record_all(["sh", "-c", f"{copy} hello; echo $?"], tmp_path)
+    assert (recording.stdout, recording.stderr) == (b"hello\n0\n", b"")
+    assert recording.bundle.ledger().losses == [("processes", "the engine cannot run it", 1, "images")]

@@ -2,8 +2,8 @@
 /*
  * Linked in front of what Valgrind does at an exec (-Wl,--wrap=…).
  *
- * Valgrind fails the exec of a set-user-id program, and dies on one for another architecture. Such programs run as
- * they are here, without the engine, and a record says so.
+ * Valgrind fails the exec of a set-user-id program and of one with capabilities, and dies on one for another architecture.
+ * Such programs run as they are here, without the engine, and a record says so.
  *
  * Valgrind follows an exec through its launcher, which finds the tool for the program's architecture and names
  * itself to it in the environment. The launcher is an ordinary program: what is in LD_PRELOAD for the target would
@@ -67,6 +67,11 @@ static HChar *interpreter(HChar *header)
    return begin;
 }
 
+static Bool has_capabilities(const HChar *path)
+{
+   return vg_call(__NR_getxattr, (UWord)path, (UWord)"security.capability", 0, 0) > 0;
+}
+
 /* False: the file is there, and the engine cannot run it. */
 static Bool can_run(const HChar *path, Int depth)
 {
@@ -77,7 +82,7 @@ static Bool can_run(const HChar *path, Int depth)
 
    if (sr_isError(VG_(stat)(path, &stat)) || !VKI_S_ISREG(stat.mode))
       return True; /* the exec fails by itself, for its own reason */
-   if (stat.mode & (VKI_S_ISUID | VKI_S_ISGID))
+   if (stat.mode & (VKI_S_ISUID | VKI_S_ISGID) || has_capabilities(path))
       return False;
    file = VG_(open)(path, VKI_O_RDONLY | PT_O_CLOEXEC, 0);
    if (sr_isError(file))

@@ -100,11 +100,18 @@ def interpreter_of(path: Path) -> Path | None:
     return None
 
 
+def _has_capabilities(path: Path) -> bool:
+    try:
+        return bool(os.getxattr(path, "security.capability"))
+    except OSError:  # it has none, or its file system knows none
+        return False
+
+
 def examine(argv: Sequence[str]) -> Target:
     """Find out what would run.
 
     Raises BadInput for a command that is missing, a directory, not executable or no program, and MachineLacks
-    for a program that no engine can trace (another architecture, setuid).
+    for a program that no engine can trace (another architecture, setuid, capabilities of its file).
     """
     path = _resolve(argv[0])
     for _ in range(SCRIPT_DEPTH):
@@ -118,6 +125,9 @@ def examine(argv: Sequence[str]) -> Target:
         if mode & (stat.S_ISUID | stat.S_ISGID) and mode & stat.S_IXGRP | mode & stat.S_ISUID:
             raise MachineLacks("is setuid or setgid and cannot be traced with the privileges it would get",
                                where=str(path), remedy="trace a copy without the bit, as the user it would run as")
+        if _has_capabilities(path):
+            raise MachineLacks("has file capabilities and cannot be traced with the privileges it would get",
+                               where=str(path), remedy="trace a copy (which has none), as a user who has them")
         if head.startswith(b"#!"):
             path = _interpreter(path, head)
             if not path.exists():
