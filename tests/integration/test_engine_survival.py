@@ -34,6 +34,7 @@ root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: mounts, set-use
     "no-such-command", "cd / && ls -d usr", "sleep 0.05 & wait; echo $?",
     "ulimit -n 64; ulimit -n; ulimit -Hn; ulimit -Sn 20; ulimit -n; sh -c 'ulimit -Sn; ulimit -Hn'",
     "ulimit -Sn 100; bash -c 'ulimit -n 200; ulimit -n'; (ulimit -n 30; ulimit -Hn); ulimit -Sn",
+    "export TMPDIR=/no/such/folder; /bin/echo $?; ls /etc/passwd; grep -c passwd /proc/self/cmdline",
     "ulimit -n 50; ulimit -n 60; ulimit -n; ulimit -Sn 70; ulimit -Sn",
 ])
 def test_target_runs_as_without(tmp_path: Path, script: str) -> None:
@@ -147,6 +148,36 @@ def test_full_disk_is_counted_and_the_target_goes_on(tmp_path: Path, small_disk:
         assert told == count
     for thread in threads(bundle):  # what was stored is right
         assert all(one.errors == 0 for one in decode(bundle, thread, tmp_path))
+
+
+@pytest.mark.parametrize("script", [
+    "ulimit -f 0; i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; echo $i; seq 1 100000 | tail -1",
+    "ulimit -f 300; i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; (exit 3); echo $i $?",
+])
+def test_a_limit_of_file_size_costs_trace_and_not_the_program(tmp_path: Path, script: str) -> None:
+    """Files that grow beyond it would have the kernel send the program SIGXFSZ."""
+    native = subprocess.run(["bash", "-c", script], capture_output=True, check=True)
+    under = record_all(["bash", "-c", script], tmp_path)
+    assert (under.status, under.stdout, under.stderr) == (0, native.stdout, b"")
+    assert under.bundle.ledger().check() == []
+    assert "disk full" in {why for name, why, _, _ in under.bundle.ledger().losses if name.startswith("trace/")}
+    for thread in threads(under.bundle):  # what was stored is right
+        assert all(one.errors == 0 for one in decode(under.bundle, thread, tmp_path))
+
+
+def test_control_a_program_that_exceeds_its_limit_of_file_size_gets_the_signal(tmp_path: Path) -> None:
+    script = f"ulimit -f 1; head -c 5000 /dev/zero >{tmp_path}/large; echo $?; wc -c <{tmp_path}/large"
+    assert record_all(["bash", "-c", script], tmp_path).stdout == b"153\n1024\n"
+
+
+def test_no_temporary_file_is_made(tmp_path: Path) -> None:
+    """Whoever is killed while it starts would leave one behind."""
+    (tmp_path / "temporary").mkdir(mode=0o700)
+    watched = ("import os, sys\nbefore = os.stat(sys.argv[1]).st_mtime_ns\nos.system('/bin/true')\n"
+               "sys.exit(os.stat(sys.argv[1]).st_mtime_ns != before)")
+    recording = record_all(["/usr/bin/python3", "-c", watched, f"{tmp_path}/temporary"], tmp_path,
+                           env={**os.environ, "TMPDIR": f"{tmp_path}/temporary"})
+    assert recording.status == 0
 
 
 @root

@@ -39,7 +39,8 @@ void file_copy_keep(const HChar *path, const struct vg_stat *stat, ULong mtime_n
    SysRes from;
    Int to;
 
-   if (path == NULL || is_installed(path) || stat->size <= 0 || (ULong)stat->size > COPY_MAX)
+   if (path == NULL || is_installed(path) || stat->size <= 0 || (ULong)stat->size > COPY_MAX
+       || !output_fits((ULong)stat->size))
       return;
    VG_(snprintf)(name, sizeof name, "F%llx.%llx.%llx.%llx", stat->dev, stat->ino, mtime_ns, (ULong)stat->size);
    to = output_open(name, VKI_O_CREAT | VKI_O_EXCL | VKI_O_WRONLY);

@@ -40,8 +40,17 @@ void output_remove(const HChar *name)
    (void)vg_call(__NR_unlinkat, (UWord)folder_fd, (UWord)name, 0, 0);
 }
 
+Bool output_fits(ULong end)
+{
+   struct { ULong soft, hard; } limit; /* of the process: the program's own */
+
+   return vg_call(__NR_getrlimit, PT_RLIMIT_FSIZE, (UWord)&limit, 0, 0) != 0 || end <= limit.soft;
+}
+
 static Bool write_at(Int fd, const UChar *bytes, SizeT size, ULong at)
 {
+   if (!output_fits(at + size))
+      return False;
    while (size > 0) {
       Int done = vg_call(__NR_pwrite64, (UWord)fd, (UWord)bytes, size > (1 << 30) ? 1 << 30 : size, at);
 
@@ -68,11 +77,21 @@ Bool output_append(const HChar *name, ULong at, const void *bytes, SizeT size)
    return stored;
 }
 
+/* The kernel minds the limit where room makes a file larger; of what is written, wherever that is. */
+static Bool may_allocate(Int fd, ULong end)
+{
+   struct vg_stat stat;
+
+   return output_fits(end) || (VG_(fstat)(fd, &stat) == 0 && (ULong)stat.size >= end);
+}
+
 Bool output_allocate(Int fd, ULong offset, SizeT size)
 {
    static const UChar zeros[4096];
    Int done;
 
+   if (!may_allocate(fd, offset + size))
+      return False;
    do
       done = vg_call(__NR_fallocate, (UWord)fd, 0, offset, size);
    while (done == -VKI_EINTR);

@@ -2,7 +2,8 @@
 /*
  * Files in the spool folder: opened for a moment each, by name below one folder descriptor, so that the program
  * may chroot, change directory or use up its descriptors. A full disk is a return value, never a SIGBUS: every
- * mapped byte is allocated before it is mapped.
+ * mapped byte is allocated before it is mapped. So is the program's limit of file size: it is asked before files are
+ * written, as the kernel would end the program with SIGXFSZ.
  *
  * All of it runs under Valgrind's big lock and with signals blocked or synchronous only.
  */
@@ -26,6 +27,9 @@ Int output_open(const HChar *name, Int flags);
 
 /* Remove a file below the folder. */
 void output_remove(const HChar *name);
+
+/* Whether the program's limit of file size allows a file of so many bytes. */
+Bool output_fits(ULong end);
 
 /* Append `size` bytes behind the first `at` of a file, all or nothing. False: they could not be stored. */
 Bool output_append(const HChar *name, ULong at, const void *bytes, SizeT size);

@@ -66,7 +66,7 @@ void process_begin(enum ptsoft_began began, Int parent_tid)
 {
    if (claim_name() && window_map(&header, 0, PTSOFT_PAGE))
       state = (struct ptsoft_process *)header.base;
-   else
+   else if (output_fits(PTSOFT_PAGE)) /* saying it writes to a file, too */
       VG_(umsg)("ptsoft: the process cannot be recorded: no file for it\n");
    state->pid = (UInt)VG_(getpid)();
    state->tid = (UInt)VG_(gettid)();

@@ -26,7 +26,7 @@
 /* Constants of the kernel's that Valgrind's copies of its headers leave out. */
 enum {
    PT_O_DIRECTORY = 0200000, PT_O_NOFOLLOW = 0400000, PT_O_CLOEXEC = 02000000, PT_O_NONBLOCK = 04000,
-   PT_EOPNOTSUPP = 95,
+   PT_EOPNOTSUPP = 95, PT_RLIMIT_FSIZE = 1,
 };
 
 /* m_libcfile: move a descriptor above those the program may use, close-on-exec; the limit of those it may use. */
