@@ -169,6 +169,10 @@ static uint64_t main_stack_top(char **environment) { return environment ? (uint6
 static void begin(enum ptw_hello_kind kind, void *at)
 {
 	int memfd = -1, made = ptw_peer_init(&ptw_process.peer);
+	if (made == -EACCES) { /* it became another user */
+		give_up("this user may not reach the supervisor: this process goes on untraced");
+		return;
+	}
 	if (made < 0) {
 		settle(made == -ETIMEDOUT ? PTW_TIMEOUT : PTW_GONE);
 		return;

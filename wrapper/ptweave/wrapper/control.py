@@ -82,6 +82,7 @@ class Process:
     pid: int
     image: int
     began_by: Hello
+    tsc: int  # when it said so
     threads: list[int] = field(default_factory=list)
     ended: bool = False
 
@@ -436,7 +437,7 @@ class ControlServer:
             if image is None:
                 raise _Refused("malformed")
         else:
-            image = self._begin(message, hello.pid, Hello(hello.kind))
+            image = self._begin(message, hello)
         client.pid = hello.owner
         return image
 
@@ -454,14 +455,15 @@ class ControlServer:
             flags=hello.kind | (image.process.image & 0xFFFFFF) << 8, tsc=hello.tsc, marker=hello.marker,
             start_routine=hello.start_routine)
 
-    def _begin(self, message: _Message, pid: int, kind: Hello) -> _Image:
+    def _begin(self, message: _Message, hello: _Greeting) -> _Image:
         """A process image: what the pid ran before has been replaced."""
+        pid = hello.pid
         before = self._images.get(pid)
         if before is not None:
             self._end(before)
         if not 2 <= len(message.fds) <= DESCRIPTORS_MAX or not all(is_event(fd) for fd in message.fds[3:]):
             raise _Refused("malformed")
-        process = Process(pid, len(self.processes), kind)
+        process = Process(pid, len(self.processes), Hello(hello.kind), hello.tsc)
         lists = None
         try:
             lists = SharedLists(message.fds[1])

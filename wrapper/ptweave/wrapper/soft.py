@@ -20,6 +20,7 @@ from ptweave.data.sideband import SidebandKind, write_sideband
 from ptweave.wrapper.host import moment
 from ptweave.wrapper.images import ImageStore, MappedFile
 from ptweave.wrapper.perf_maps import PerfMaps
+from ptweave.wrapper.preloaded import Program
 from ptweave.wrapper.spool_code import CodePiece, FileMap, place_code
 from ptweave.wrapper.spool_format import (
     PAGE,
@@ -148,6 +149,12 @@ class Spool:
     def messages(self) -> str:
         """What the engine itself had to say: nothing, in a normal run."""
         return read_at(self._spool / ENGINE_LOG, 0, READ_MAX).decode(errors="replace")
+
+    @property
+    def programs(self) -> list[Program]:
+        """What began by exec, or as the command, in the order in which it did."""
+        return [Program(space.pid, space.state.tsc_begin, space.state.tsc_end) for space in self._order
+                if space.state.began == Began.STARTED]
 
     def finish(self, ledger: Ledger) -> None:
         """The traced processes are gone, or are given up: write traces, system calls, code and sideband, account

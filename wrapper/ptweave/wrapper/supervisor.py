@@ -36,6 +36,7 @@ from ptweave.wrapper.control import ControlServer
 from ptweave.wrapper.engines import Engine, choose
 from ptweave.wrapper.means import Means
 from ptweave.wrapper.parts import Part, finish, service
+from ptweave.wrapper.preloaded import account_programs
 from ptweave.wrapper.probes.plan import FOLDER as PROBES
 from ptweave.wrapper.probes.plan import Plan, probes_environment
 from ptweave.wrapper.pt import PtOptions, PtRecorder, timing
@@ -202,6 +203,7 @@ class _Session:
         self._left_since = 0.0
         self._noticed = False
         self._kill_at = 0.0
+        self._static = False  # the command is
 
     # --- building ---
 
@@ -225,7 +227,8 @@ class _Session:
         return argv
 
     def add_control(self, target: Target) -> None:
-        if target.linkage is Linkage.STATIC:
+        self._static = target.linkage is Linkage.STATIC
+        if self._static:
             self.lack("thunks: the program is static, so libtthread cannot be preloaded")
 
         def assign(pid: int, tid: int, tsc: int) -> int:
@@ -392,11 +395,22 @@ class _Session:
         _release_reserve(self.bundle, first)
         for part in self.parts:
             finish(part, ledger)
+        self._account_programs(ledger)
         for part in self.parts:
             if part.broken:
                 self.lack(f"{part.name}: {STOPPED}: {part.broken}")
         _release_reserve(self.bundle, last)
         return ledger
+
+
+    def _account_programs(self, ledger: Ledger) -> None:
+        if self.spool is None or self.control is None or self.status is None:
+            return
+        programs = self.spool.programs
+        if not programs:
+            self.lack("everything: the engine ended before the program began")
+        account_programs(programs, ((one.pid, one.tsc) for one in self.control.processes), ledger,
+                         told=self._static)
 
 
 def record(options: Options, held: Held | None = None) -> Recording:

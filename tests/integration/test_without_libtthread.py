@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: MIT
+"""Programs that libtthread is not in, inside a run in which it is in others: the last line tells how many."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from support.command import compile_c, ptweave
+
+WITHOUT = "programs of thunks (libtthread was not in them)"
+
+
+def last_line(err: str) -> str:
+    """The only line, too."""
+    (line,) = err.splitlines()
+    return line
+
+
+@pytest.fixture
+def static(tmp_path: Path) -> Path:
+    source = tmp_path / "static.c"
+    source.write_text("int main(void) { return 3; }")
+    return compile_c(source, tmp_path / "static", "-static")
+
+
+def test_static_programs_that_a_script_starts_are_told(tmp_path: Path, static: Path) -> None:
+    done = ptweave("record", "-o", tmp_path / "run.ptw", "--", "sh", "-c", f"{static}; {static}; exec {static}")
+    assert done.status == 3
+    assert f"3 {WITHOUT}" in last_line(done.err)
+
+
+def test_a_program_that_was_started_without_our_environment_is_told(tmp_path: Path) -> None:
+    done = ptweave("record", "-o", tmp_path / "run.ptw", "--", "env", "-i", "/bin/true")
+    assert f"1 {WITHOUT}" in last_line(done.err)
+
+
+def test_control_programs_with_libtthread_lose_nothing(tmp_path: Path) -> None:
+    done = ptweave("record", "-o", tmp_path / "run.ptw", "--", "sh", "-c", "/bin/true; (exit 3); ls / | cat >/dev/null")
+    assert last_line(done.err).endswith("nothing lost")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: becomes another user")
+def test_a_program_that_becomes_another_user_is_told_why_and_counted(tmp_path: Path) -> None:
+    done = ptweave("record", "-o", tmp_path / "run.ptw", "--", "setpriv", "--reuid", "65534", "--clear-groups",
+                   "/bin/true")
+    first, last = done.err.splitlines()
+    assert first == "ptweave: this user may not reach the supervisor: this process goes on untraced"
+    assert f"1 {WITHOUT}" in last
