@@ -46,8 +46,8 @@ static void *make_children(void *name)
 	printf("%s: ended %d\n", (char *)name, WEXITSTATUS(status));
 	for (int i = 0; i < 2; i++) {
 		const char *path = i ? "/nowhere/none" : "/bin/true";
-		char *words[] = { "name", NULL }, *variables[] = { NULL };
-		int error = posix_spawn(&child, path, NULL, NULL, words, variables);
+		char *words[] = { "name", NULL };
+		int error = posix_spawn(&child, path, NULL, NULL, words, environ);
 
 		printf("%s: spawned %s\n", (char *)name, error ? strerror(error) : "well");
 		if (!error)
