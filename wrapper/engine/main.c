@@ -11,6 +11,7 @@
 #include "planted.h"
 #include "process.h"
 #include "sideband.h"
+#include "stop.h"
 #include "stream.h"
 #include "vg_limits.h"
 #include "watch.h"
@@ -77,6 +78,7 @@ static void start_code(ThreadId tid, ULong blocks_done)
    if (first_entry) {
       first_entry = False;
       client_env_clean(VG_(get_SP)(tid));
+      stop_init();
    }
    stream_enter(tid);
 }

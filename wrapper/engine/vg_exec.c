@@ -19,6 +19,7 @@
 #include "output.h"
 #include "process.h"
 #include "sideband.h"
+#include "stop.h"
 #include "vg_limits.h"
 
 extern HChar **__real_vgPlain_env_setenv(HChar ***environment, const HChar *name, const HChar *value);
@@ -123,7 +124,12 @@ extern Int __wrap_vgPlain_sigtimedwait_zero(const vki_sigset_t *set, vki_siginfo
 
 Int __wrap_vgPlain_sigtimedwait_zero(const vki_sigset_t *set, vki_siginfo_t *info)
 {
+   Int signal;
+
    if (process_state()->ended == PTSOFT_EXECING)
       return 0;
-   return __real_vgPlain_sigtimedwait_zero(set, info);
+   do
+      signal = __real_vgPlain_sigtimedwait_zero(set, info);
+   while (stop_instead(signal));
+   return signal;
 }
