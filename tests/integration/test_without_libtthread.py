@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -49,3 +50,14 @@ def test_a_program_that_becomes_another_user_is_told_why_and_counted(tmp_path: P
     first, last = done.err.splitlines()
     assert first == "ptweave: this user may not reach the supervisor: this process goes on untraced"
     assert f"1 {WITHOUT}" in last
+
+
+def test_an_engine_that_ends_before_the_program_begins_is_told(tmp_path: Path) -> None:
+    """The program wants the addresses that the engine is at."""
+    source = tmp_path / "elsewhere.c"
+    source.write_text("int main(void) { return 0; }")
+    program = compile_c(source, tmp_path / "elsewhere", "-no-pie", "-Wl,-Ttext-segment=0x58000000")
+    assert subprocess.run([program]).returncode == 0
+    done = ptweave("record", "-o", tmp_path / "run.ptw", "--", program)
+    assert done.status == 1
+    assert done.err.splitlines()[-1].endswith("lacks everything: the engine ended before the program began")

@@ -407,7 +407,7 @@ class _Session:
         if self.spool is None or self.control is None or self.status is None:
             return
         programs = self.spool.programs
-        if not programs:
+        if not programs and os.WIFEXITED(self.status):  # a signal may have ended it before there was anything to lose
             self.lack("everything: the engine ended before the program began")
         account_programs(programs, ((one.pid, one.tsc) for one in self.control.processes), ledger,
                          told=self._static)
