@@ -16,7 +16,20 @@ from ptweave.decode.flow import Decoder, decode_flow
 from support import perf_case, perf_script
 from support.assembler import assemble
 from support.event_program import event_run
-from support.perf_case import CODE, SIZE, Scheduled, decoded, finish, keep_code, ours, packet_ends, perfs, single
+from support.kernel_program import KERNEL, KernelMachine, Poked, kernel_run
+from support.perf_case import (
+    CODE,
+    SIZE,
+    Scheduled,
+    decoded,
+    finish,
+    keep_code,
+    keep_vmlinux,
+    ours,
+    packet_ends,
+    perfs,
+    single,
+)
 from support.perf_writer import PerfWriter, When
 from support.power_program import sleeping_run
 from support.pt_writer import PtWriter
@@ -35,12 +48,12 @@ CUTS = (1, 700)
 """Bytes of ranges that traces are decoded in as well: a range at every PSB, and one at some of them."""
 
 
-def agree(file: Path, symfs: Path) -> perf_case.Answer:
+def agree(file: Path, symfs: Path, vmlinux: Path | None = None) -> perf_case.Answer:
     """Decode with both; they must agree, without an error, wherever our ranges are cut. Returns the answer."""
-    expected, errors = perfs(file, symfs)
+    expected, errors = perfs(file, symfs, *(["--vmlinux", str(vmlinux)] if vmlinux is not None else []))
     assert errors == []
     assert expected
-    found, made = ours(file, symfs, file.with_suffix(".ptw"))
+    found, made = ours(file, symfs, file.with_suffix(".ptw"), vmlinux=vmlinux)
     assert {tid: len(ran) for tid, ran in found.items()} == {tid: len(ran) for tid, ran in expected.items()}
     for tid, ran in expected.items():
         assert [ip for _, ip in found[tid]] == [ip for _, ip in ran]
@@ -64,9 +77,9 @@ def one(folder: Path, seed: int, **more: object) -> tuple[PerfWriter, list[int],
     return writer, machine.executed, symfs
 
 
-def recorded(folder: Path, machine: TimedMachine) -> PerfWriter:
+def recorded(folder: Path, machine: TimedMachine, *, user_only: bool = True) -> PerfWriter:
     """A process on one CPU, whose code is in `work`."""
-    writer = PerfWriter(mtc=machine.mtc, cyc=machine.cyc, mtc_period=machine.mtc_shift)
+    writer = PerfWriter(mtc=machine.mtc, cyc=machine.cyc, mtc_period=machine.mtc_shift, user_only=user_only)
     path = keep_code(folder / "work", folder / "sys", "prog")
     writer.comm(100, 100, "prog").mmap(100, CODE, SIZE, 0x1000, path)
     writer.switch_pair(START - 5000, 0, (0, 0), (100, 100))
@@ -122,6 +135,64 @@ def test_changes_of_the_interrupt_flag_are_no_branches(tmp_path: Path) -> None:
     found, _ = ours(file, tmp_path / "sys", tmp_path / "run.ptw")
     assert errors == []
     assert [ip for _, ip in found[100]] == [ip for _, ip in expected[100]] == machine.executed
+
+
+def with_kernel(folder: Path, machine: KernelMachine, pokes: list[Poked]) -> tuple[PerfWriter, Path]:
+    """The same with the kernel's code, whose changes are recorded; and that code as it was at first."""
+    writer = recorded(folder, machine, user_only=False)
+    writer.mmap(-1, KERNEL, 0x100000, KERNEL, "[kernel.kallsyms]_text", kernel=True)
+    for poked in pokes:
+        writer.text_poke(poked.address, poked.old, poked.new, When(0, 0, writer.ns(poked.tsc), 0))
+    return writer.round(), keep_vmlinux(folder / "work", folder / "sys")
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("timing", TIMING)
+def test_the_kernel_and_what_it_was_called_from(timing: str, seed: int, tmp_path: Path) -> None:
+    machine = kernel_run(seed, tmp_path / "work", **TIMING[timing])
+    writer, vmlinux = with_kernel(tmp_path, machine, [])
+    found = agree(writer.write(tmp_path / "perf.data"), tmp_path / "sys", vmlinux)
+    assert [ip for _, ip in found[100]] == machine.executed
+    assert sum(ip >= KERNEL for ip in machine.executed) > 100
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("timing", ["tsc", "mtc+cyc"])
+def test_code_that_the_kernel_changes_is_what_it_was_when_it_ran(timing: str, seed: int, tmp_path: Path) -> None:
+    machine = kernel_run(seed, tmp_path / "work", often=0.02, **TIMING[timing])
+    writer, vmlinux = with_kernel(tmp_path, machine, machine.pokes)
+    found = agree(writer.write(tmp_path / "perf.data"), tmp_path / "sys", vmlinux)
+    assert len(machine.pokes) > 5
+    assert [ip for _, ip in found[100]] == machine.executed
+
+
+def test_the_kernels_code_may_be_from_after_its_changes(tmp_path: Path) -> None:
+    machine = kernel_run(3, tmp_path / "work", often=0.02)
+    writer, vmlinux = with_kernel(tmp_path, machine, machine.pokes)
+    code = bytearray(vmlinux.read_bytes())
+    for poked in machine.pokes:
+        at = 0x1000 + poked.address - KERNEL
+        code[at:at + len(poked.new)] = poked.new
+    vmlinux.write_bytes(code)
+    found, _ = ours(writer.write(tmp_path / "perf.data"), tmp_path / "sys", tmp_path / "run.ptw", vmlinux=vmlinux)
+    assert [ip for _, ip in found[100]] == machine.executed
+
+
+def test_a_process_that_begins_after_a_change_has_the_changed_kernel(tmp_path: Path) -> None:
+    machine = kernel_run(3, tmp_path / "work", often=0.02)
+    writer, vmlinux = with_kernel(tmp_path, machine, machine.pokes)
+    path = keep_code(tmp_path / "work", tmp_path / "sys", "again")
+    when = When(100, 100, writer.ns(machine.pokes[1].tsc + 10_000), 0)  # an exec, while nothing runs
+    writer.comm(100, 100, "again", when, exec_=True).mmap(100, CODE, SIZE, 0x1000, path, when)
+    found = agree(writer.write(tmp_path / "perf.data"), tmp_path / "sys", vmlinux)
+    assert [ip for _, ip in found[100]] == machine.executed
+
+
+def test_control_without_records_of_its_changes_other_code_is_decoded(tmp_path: Path) -> None:
+    machine = kernel_run(3, tmp_path / "work", often=0.02)
+    writer, vmlinux = with_kernel(tmp_path, machine, [])
+    found, _ = ours(writer.write(tmp_path / "perf.data"), tmp_path / "sys", tmp_path / "run.ptw", vmlinux=vmlinux)
+    assert [ip for _, ip in found[100]] != machine.executed
 
 
 @pytest.mark.parametrize("form", ["pipe", "compressed", "pipe, compressed"])
@@ -293,6 +364,22 @@ def test_before_a_first_switch_the_task_ran_that_goes_off(known: bool, mode: int
     assert ran[100][0] == code["b"]
     assert ran.get(200, [None])[0] == (code["a"] if known else None)
     assert bool(decoded(made).rows("gaps")) is not known
+
+
+def test_what_ran_before_a_first_switch_is_known_though_the_kernel_changed_its_code(tmp_path: Path) -> None:
+    code = assemble("a: nop\njmp *%rax\nb: nop\njmp *%rbx", tmp_path / "work", CODE)
+    path = keep_code(tmp_path / "work", tmp_path / "sys", "prog")
+    writer = PerfWriter(user_only=False, mtc=False, cyc=False)
+    for tid in (100, 200):
+        writer.comm(tid, tid, "prog").mmap(tid, CODE, SIZE, 0x1000, path)
+    writer.text_poke(KERNEL, b"\x90", b"\xcc", When(0, 0, writer.ns(START + 100), 1))
+    writer.switch_pair(START + 500, 0, (200, 200), (100, 100))
+    packets = PtWriter().psb_plus(tsc=START).mode_exec().pge(code["a"]).tip(code["b"]).pgd()
+    packets.psb_plus(tsc=START + 1000).mode_exec().pge(code["b"]).tip(code["a"]).pgd()
+    writer.auxtrace(bytes(packets.data)).exit(100, 100, When(100, 100, writer.ns(START + 5000), 0)).round()
+    found, made = ours(writer.write(tmp_path / "perf.data"), tmp_path / "sys", tmp_path / "run.ptw")
+    assert {tid: part[0][1] for tid, part in found.items()} == {100: code["b"], 200: code["a"]}
+    assert decoded(made).rows("gaps") == []
 
 
 @pytest.mark.parametrize("at_psb", [False, True])

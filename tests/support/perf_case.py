@@ -50,9 +50,9 @@ def decoded(made: Imported) -> Decoded:
     return Decoded(made.bundle)
 
 
-def perfs(file: Path, symfs: Path) -> tuple[Answer, list[str]]:
+def perfs(file: Path, symfs: Path, *more: str) -> tuple[Answer, list[str]]:
     """What perf decodes, by tid, and its errors."""
-    ran, errors = perf_script.script(file, symfs)
+    ran, errors = perf_script.script(file, symfs, *more)
     found: Answer = {}
     for one in ran:
         found.setdefault(one.tid, []).append((one.time, one.ip))
@@ -74,6 +74,15 @@ def keep_code(machine_folder: Path, symfs: Path, name: str) -> str:
     target.parent.mkdir(parents=True, exist_ok=True)
     shutil.copy(machine_folder / "code.elf", target)
     return f"/bin/{name}"
+
+
+def keep_vmlinux(folder: Path, symfs: Path) -> Path:
+    """Where the kernel's code is, for us and for perf: it reads it once as it is called, and once below `symfs`."""
+    vmlinux = (folder / "kernel" / "code.elf").resolve()
+    inside = symfs / str(vmlinux).lstrip("/")
+    inside.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(vmlinux, inside)
+    return vmlinux
 
 
 def single(folder: Path, seed: int, *, steps: int = 1500, mtc: bool = True, cyc: bool = True,

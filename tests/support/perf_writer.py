@@ -124,6 +124,10 @@ class PerfWriter:
     def lost(self, count: int, when: When) -> PerfWriter:
         return self.record(2, 0, struct.pack("<QQ", IDS["pt"], count), when)
 
+    def text_poke(self, address: int, old: bytes, new: bytes, when: When) -> PerfWriter:
+        body = struct.pack("<QHH", address, len(old), len(new)) + old + new
+        return self.record(20, KERNEL, body + bytes(-len(body) % 8), when)
+
     def sched_switch(self, when: When, next_tid: int, next_comm: str = "next") -> PerfWriter:
         """A sample of the tracepoint."""
         raw = struct.pack("<HBBi16siiq16sii", self.sched_switch_id, 0, 0, when.pid, b"prev", when.tid, 120, 0,

@@ -118,6 +118,19 @@ class SchedSwitch(Record):
 
 
 @dataclass(slots=True)
+class TextPoke(Record):
+    """TEXT_POKE: at `address` the kernel's code is `new` from then on; `old` was there before (empty: nothing)."""
+
+    address: int = 0
+    old: bytes = b""
+    new: bytes = b""
+
+    @property
+    def kernel(self) -> bool:
+        return self.misc & 7 == CpuMode.KERNEL
+
+
+@dataclass(slots=True)
 class AuxSample(Record):
     """A sample that carries Intel PT: `size` bytes at `at` in the file (or `data`, where they were compressed)."""
 
@@ -276,6 +289,11 @@ def _switch(raw: Raw, c: Cursor) -> Switch:
     return found
 
 
+def _text_poke(raw: Raw, c: Cursor) -> TextPoke:
+    address, old, new = c.u64(), c.u16(), c.u16()
+    return TextPoke(raw.type, raw.misc, raw.when, raw.order, address=address, old=c.bytes(old), new=c.bytes(new))
+
+
 def _auxtrace(raw: Raw, c: Cursor) -> Auxtrace:
     found = Auxtrace(raw.type, raw.misc, raw.when, raw.order, size=c.u64(), offset=c.u64(), reference=c.u64(),
                      index=c.u32(), tid=c.i32(), cpu=c.i32())
@@ -300,7 +318,7 @@ _READERS: dict[int, Callable[[Raw, Cursor], Record]] = {
     RecordType.MMAP: _mmap, RecordType.MMAP2: _mmap2, RecordType.COMM: _comm, RecordType.FORK: _task,
     RecordType.EXIT: _task, RecordType.ITRACE_START: _itrace_start, RecordType.AUX: _aux, RecordType.LOST: _lost,
     RecordType.LOST_SAMPLES: _lost, RecordType.SWITCH: _switch, RecordType.SWITCH_CPU_WIDE: _switch,
-    RecordType.AUXTRACE: _auxtrace, RecordType.AUXTRACE_ERROR: _auxtrace_error,
+    RecordType.TEXT_POKE: _text_poke, RecordType.AUXTRACE: _auxtrace, RecordType.AUXTRACE_ERROR: _auxtrace_error,
 }
 
 

@@ -3,7 +3,8 @@
 
 Processes become address spaces: a new one at fork (with the parent's maps) and at exec. A space gets a new epoch only
 when code went away or changed, that is when a mapping takes the place of another: a mapping that is merely added is
-there from the space's beginning, where it does no harm and where times that are a little off cannot matter.
+there from the space's beginning, where it does no harm and where times that are a little off cannot matter. Where the
+kernel changes its own code, that begins an epoch in every space: `Patch`es say which.
 A trace gets a `switch` row whenever what runs in it changes: the task, its space, or the space's epoch.
 """
 
@@ -23,6 +24,7 @@ from ptweave.data.perf.records import (
     SchedSwitch,
     Switch,
     Task,
+    TextPoke,
 )
 from ptweave.data.sideband import SidebandKind
 
@@ -30,6 +32,15 @@ Row = dict[str, object]
 
 IDLE = 0
 """tid of the idle task, which every CPU has one of."""
+
+
+PATCH_GAP_NS = 5000
+"""The kernel changes its code in batches (text_poke_bp_batch): breakpoints everywhere, then all that is behind them,
+one record each, then what the breakpoints stand for. Nothing runs there meanwhile, so the records of a batch are one
+change. They come within a microsecond or two of each other; between batches all processors are synchronised."""
+
+PATCHES_MAX = 256
+"""Places in a batch (TP_VEC_MAX)."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +65,19 @@ class Placed:
 
 
 @dataclass
+class Patch:
+    """The kernel's code was changed at these places at once."""
+
+    tsc: int
+    time: int  # of the last record
+    pokes: list[TextPoke] = field(default_factory=list)
+
+    def goes_on(self, record: TextPoke) -> bool:
+        """Whether a record, later than all of these, is of the same change."""
+        return record.when.time - self.time <= PATCH_GAP_NS and len(self.pokes) < PATCHES_MAX
+
+
+@dataclass
 class Space:
     """One process image."""
 
@@ -62,10 +86,26 @@ class Space:
     parent: int
     began: str
     tsc: int
-    epoch: int = 0
+    patches: list[Patch]  # the kernel's, all that are known by now
     path: str = ""
     maps: list[Placed] = field(default_factory=list)  # what is there now, by address
     all: list[Placed] = field(default_factory=list)  # every mapping ever made
+    changes: list[int] = field(default_factory=list)  # each time code went away: patches there were by then
+    patches_before: int = 0  # those that were made when it began
+    said: int = 0  # the last epoch something ran in
+
+    @property
+    def epoch(self) -> int:
+        return len(self.changes) + len(self.patches) - self.patches_before
+
+    def epoch_of(self, patch: int) -> int:
+        """The epoch that a patch began, by its number."""
+        return 0 if patch < self.patches_before else bisect_right(self.changes, patch) + patch + 1 - self.patches_before
+
+    @property
+    def is_as_it_began(self) -> bool:
+        """Whether it was there before everything, and only the kernel's code changed since."""
+        return not self.tsc and not self.patches_before and not self.changes
 
     def add(self, new: Placed) -> bool:
         """Map; true when that began an epoch."""
@@ -75,7 +115,8 @@ class Space:
         if len(over) == 1 and over[0].goes_on(new) and over[0].start <= new.start and new.end <= over[0].end:
             return False
         changed = any(not old.goes_on(new) for old in over)
-        self.epoch += changed
+        if changed:
+            self.changes.append(len(self.patches))
         placed = Placed(new.start, new.size, new.offset, new.path, new.build_id, self.epoch)
         self.maps[first:last] = sorted([part for old in over for part in _around(old, new)] + [placed],
                                        key=lambda placed: placed.start)
@@ -117,6 +158,7 @@ class Tasks:
         self.spaces: list[Space] = []  # by number
         self.threads: dict[tuple[int, int], int] = {}  # (tid, cpu for the idle task) → number
         self.kernel: list[Mmap] = []
+        self.patches: list[Patch] = []
         self.guests = 0
         self._wanted = wanted
         self._idle = idle
@@ -135,7 +177,7 @@ class Tasks:
         """Take records, sorted by time."""
         takers: dict[type[Record], Callable[[int, Record], None]] = {
             Mmap: self._mmap, Comm: self._comm, Task: self._task, ItraceStart: self._itrace, Switch: self._switch,
-            SchedSwitch: self._sched_switch}
+            SchedSwitch: self._sched_switch, TextPoke: self._text_poke}
         for record in records:
             taker = takers.get(type(record))
             if taker is not None:
@@ -157,7 +199,7 @@ class Tasks:
         return found if found is not None else self._new_space(pid, -1, "start", tsc)
 
     def _new_space(self, pid: int, parent: int, began: str, tsc: int) -> Space:
-        space = Space(len(self.spaces), pid, max(parent, 0), began, tsc)
+        space = Space(len(self.spaces), pid, max(parent, 0), began, tsc, self.patches, patches_before=len(self.patches))
         self.spaces.append(space)
         self._space_of[pid] = space
         self._pid_of.setdefault(pid, pid)
@@ -178,6 +220,24 @@ class Tasks:
             space.path = record.path
         if space.add(Placed(record.start, record.size, record.offset, record.path, record.build_id)):
             self._tell(tsc, record.pid)
+
+    def _text_poke(self, tsc: int, record: Record) -> None:
+        assert isinstance(record, TextPoke)
+        if not record.kernel or not record.new:
+            return
+        last = self.patches[-1] if self.patches else None
+        if last is not None and last.goes_on(record):
+            last.pokes.append(record)
+            last.time = record.when.time
+            return
+        self._space(IDLE, 0)
+        for trace in self._traces:
+            if trace.cpu < 0 and trace.said is None:
+                self._say(0, trace)
+        self.patches.append(Patch(tsc, record.when.time, [record]))
+        for trace in self._traces:
+            if trace.said is not None:
+                self._say(tsc, trace)
 
     def _comm(self, tsc: int, record: Record) -> None:
         assert isinstance(record, Comm)
@@ -256,9 +316,12 @@ class Tasks:
         if trace is None or trace.said is not None or self._silent or (tid == IDLE and not self._idle):
             return
         space = self._space_of.get(self._pid_of.get(tid, tid))
-        same = tid >= 0 and (tid == IDLE or (space is not None and not space.tsc and not space.epoch))
+        same = tid >= 0 and (tid == IDLE or (space is not None and space.is_as_it_began))
         trace.tid = tid if same else None
-        self._say(0, trace)
+        self._say(0, trace, 0)
+        if same and space is not None:
+            for number, patch in enumerate(self.patches):
+                self._say(patch.tsc, trace, space.epoch_of(number))
 
     def _runs(self, tsc: int, cpu: int, tid: int) -> None:
         trace = self._by_cpu.get(cpu)
@@ -273,19 +336,21 @@ class Tasks:
                     trace.said is not None or trace.cpu < 0):
                 self._say(tsc, trace)
 
-    def _say(self, tsc: int, trace: Trace) -> None:
+    def _say(self, tsc: int, trace: Trace, epoch: int | None = None) -> None:
+        """What runs in a trace; in its space's epoch of now, unless another is given."""
         if self._silent:
             return
         tid = trace.tid
         thread = None if tid is None else self._thread(tid, trace.cpu, tsc)
         pid = 0 if tid is None else self._pid_of.get(tid, tid)
         space = self._space(pid, tsc)
-        now = (thread, space.number, space.epoch)
+        now = (thread, space.number, space.epoch if epoch is None else epoch)
         if trace.said == now:
             return
         trace.said = now
+        space.said = max(space.said, now[2])
         self.rows.append({"kind": SidebandKind.SWITCH, "tsc": tsc, "pid": pid, "space": space.number, "tid": tid,
-                          "thread": thread, "epoch": space.epoch, "cpu": trace.cpu if trace.cpu >= 0 else None})
+                          "thread": thread, "epoch": now[2], "cpu": trace.cpu if trace.cpu >= 0 else None})
 
     def _thread(self, tid: int, cpu: int, tsc: int) -> int | None:
         """Number of a task; None for one that nobody asked for."""

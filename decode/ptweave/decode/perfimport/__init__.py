@@ -27,6 +27,7 @@ from ptweave.data.perf.records import (
     Mmap,
     Record,
     Task,
+    TextPoke,
 )
 from ptweave.data.perf.tasks import Row, Space, Tasks
 from ptweave.data.sideband import SidebandKind, write_sideband
@@ -34,11 +35,15 @@ from ptweave.decode.importing import Images
 from ptweave.decode.perfdata.reader import PerfData
 from ptweave.decode.perfimport.files import Finder, plain_id
 from ptweave.decode.perfimport.kernel import KernelMap, kernel_id, kernel_maps, other_kernel
+from ptweave.decode.perfimport.patches import ROWS_MAX, Patches
 from ptweave.decode.perfimport.traces import Buffer, Queue, queue_of
 
 CPUID = re.compile(r"(\w+),(\d{1,5}),(\d{1,3}),(\d{1,3})")
 NO_CODE = re.compile(r"//anon|/dev/zero|/anon_hugepage|/SYSV|\[heap\]|\[stack|\[vsyscall\]|\[uprobes\]|anon_inode:")
 """Mapped "files" that are none."""
+
+PATCHED = "[kernel text_poke]"
+"""What code is called that the kernel wrote over its own."""
 
 
 @dataclass
@@ -186,6 +191,8 @@ class _Import:
 
     def _fill(self, bundle: Bundle, info: IntelPt, attrs: list[Attr]) -> Imported:
         kernel = any(attr.has_kernel for attr in attrs) if attrs else True
+        if not kernel:  # its code is not looked at: spaces need no epochs for its changes
+            self.sideband = [record for record in self.sideband if not isinstance(record, TextPoke)]
         self.sideband.sort(key=lambda record: (record.when.time, record.order))
         timeless = not info.cap_user_time_zero or not info.time_mult or not all(
             attr.has(SampleType.TIME) for attr in self.perf.attrs.list) or (
@@ -231,9 +238,11 @@ class _Import:
         finder = Finder(Images(bundle.images), self.options.symfs, self.options.caches)
         ids = {entry.path: entry.build_id for entry in self.perf.features.build_ids if plain_id(entry.build_id)}
         kernels = self._kernel(finder, tasks.kernel, ids) if kernel else []
+        patches = self._patches(finder, tasks) if any(one.image is not None for one in kernels) else None
         rows: list[Row] = []
         for space in tasks.used_spaces:
             rows += [self._kernel_row(space, one) for one in kernels]
+            rows += self._patch_rows(space, patches) if patches is not None else []
             for placed in space.all:
                 if NO_CODE.match(placed.path) or placed.path.startswith("//"):
                     image = None
@@ -263,6 +272,21 @@ class _Import:
         return {"kind": SidebandKind.MAP, "tsc": 0, "pid": space.pid, "space": space.number, "epoch": 0,
                 "addr": one.start, "size": one.size, "offset": one.offset, "image": one.image,
                 "path": _plain(one.path)}
+
+    def _patches(self, finder: Finder, tasks: Tasks) -> Patches | None:
+        patches = Patches(tasks.patches, finder.images)
+        if patches.image is None:
+            return None
+        if patches.count(len(tasks.used_spaces)) > ROWS_MAX:
+            self.notes.append("the kernel changed its code too often for all of it to be followed: where it did, what "
+                              "is decoded may be other code than ran")
+            return None
+        return patches
+
+    def _patch_rows(self, space: Space, patches: Patches) -> list[Row]:
+        return [{"kind": SidebandKind.MAP, "tsc": 0, "pid": space.pid, "space": space.number, "epoch": piece.epoch,
+                 "addr": piece.address, "size": piece.size, "offset": piece.offset, "image": patches.image,
+                 "path": PATCHED} for piece in patches.of(space)]
 
     def _account(self, bundle: Bundle, ledger: Ledger) -> None:
         source, manifest = self.perf.source, bundle.manifest
