@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ptweave.data import Manifest
+from ptweave.decode import task
 from ptweave.decode._ipt import ffi, lib
 from ptweave.decode.flow import Decoder
 from ptweave.decode.stand_ins import may_need_stand_ins
@@ -67,6 +68,22 @@ def test_an_exstop_among_them_stays_one(tmp_path: Path) -> None:
     found = [(row["kind"], row["ip"]) for row in bundle.decode().rows("pt_events") if row["kind"] in ("exstop", "cfe")]
     assert found == [("exstop", code["b"]), ("cfe", code["c"]), ("exstop", code["d"]), ("exstop", None),
                      ("exstop", code["b"])]
+
+
+def test_a_record_without_its_end_is_no_gap_in_a_range_that_is_libipts_only_late(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(task, "STEP_ROWS", 1 << 10)  # memory is let go of between two steps
+    code = assemble("a: jmp *%rax\nb: ptwrite %rax\njmp *%rax", tmp_path)
+    packets = PtWriter().psb_plus().mode_exec().pge(code["a"]).bbp(4).bip(1, 2)
+    for _ in range(2000):
+        packets.tip(code["a"]).tip(code["a"]).psb_plus(ip=code["a"])
+    packets.tip(code["b"]).ptw(1, fup=True).fup(code["b"]).tip(code["a"]).pgd()
+    decoded = []
+    for decoder in (Decoder.PATHS, Decoder.LIBIPT):
+        bundle = TraceBundle(tmp_path / f"{decoder}.ptw", engine="intel_pt").map(code.data, code.base)
+        decoded.append(bundle.thread(packets.data).decode(decoder=decoder, size=1 << 40))
+    assert [one.gaps() for one in decoded] == [[], []]
+    assert decoded[0].flow() == decoded[1].flow()
 
 
 def replaced(data: bytes) -> tuple[bytes, bool]:

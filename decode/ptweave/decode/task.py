@@ -483,8 +483,9 @@ class Decoding:
                 self._functions.progress(decoder, progress)
                 done = part.begin + progress.offset
                 moved(progress.offset)
-                release(packets, released, done)
-                released = max(released, done)
+                if stand_ins == ffi.NULL or not more:  # the file has none: libipt may be handed the range late
+                    release(packets, released, done)
+                    released = max(released, done)
         sums.seq, sums.tsc = progress.seq, progress.tsc
         sums.instructions += progress.instructions
         sums.branches += progress.branches
