@@ -188,6 +188,10 @@ static void use_bit(struct ptd_pace *pace, struct ptd_rows *rows, int64_t next)
         settle(pace, next);
         return;
     }
+    if (take(pace, rows, PTD_NEXT_PGD, next)) { /* it led out of what is traced: there is no bit for that */
+        go_on(pace, rows, next, 1);
+        return;
+    }
     if (!take(pace, rows, PTD_NEXT_TNT, next)) {
         pace->adrift = true;
         return;

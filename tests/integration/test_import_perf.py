@@ -308,6 +308,35 @@ def test_an_overflow_in_the_psb_where_decoding_begins_takes_no_time_ahead(tmp_pa
     assert len({time for time, _ in found[100]}) == 3
 
 
+@pytest.mark.parametrize("decoder", Decoder)
+def test_a_conditional_branch_out_of_what_is_traced_does_not_end_what_is_known_of_time(
+        decoder: Decoder, tmp_path: Path) -> None:
+    """A filter of addresses: TIP.PGD says where it led, there is no TNT."""
+    code = assemble("a: nop\njz out\nb: nop\njmp *%rax\nout: nop", tmp_path / "work", CODE)
+    path = keep_code(tmp_path / "work", tmp_path / "sys", "prog")
+    writer = PerfWriter(mtc=False, cyc=False, filter=f"filter 0x1000/{code['out'] - CODE:#x}@{path}")
+    writer.comm(100, 100, "prog").mmap(100, CODE, SIZE, 0x1000, path).switch_pair(START - 5000, 0, (0, 0), (100, 100))
+    packets = PtWriter().psb_plus(tsc=START).mode_exec().pge(code["a"])
+    for later in range(1, 6):
+        packets.pgd(code["out"]).tsc(START + 3000 * later).pge(code["a"])
+    packets.tnt(".").tip(code["b"]).tsc(START + 30_000).tip(code["b"]).pgd()
+    writer.auxtrace(bytes(packets.data)).exit(100, 100, When(100, 100, writer.ns(START + 50_000), 0)).round()
+    file = writer.write(tmp_path / "perf.data")
+    expected, errors = perfs(file, tmp_path / "sys")
+    _, made = ours(file, tmp_path / "sys", tmp_path / "run.ptw")
+    decode_flow(made.bundle, decoder=decoder)
+    found = perf_case.answer(made)[100]
+    assert errors == []
+    # perf shows where a TIP.PGD leads, too
+    assert [time for time, ip in found if ip == code["a"]] == [time for time, ip in expected[100] if ip == code["a"]]
+    assert [one for one in found if ip_in(one, code["b"])] == [one for one in expected[100] if ip_in(one, code["b"])]
+    assert found[-1][0] == writer.ns(START + 30_000)
+
+
+def ip_in(ran: tuple[int, int], place: int) -> bool:
+    return place <= ran[1] < place + 3
+
+
 def test_exec_gives_the_process_another_image(tmp_path: Path) -> None:
     writer, first, symfs = single(tmp_path, 7)
     writer.switch_pair(START - 5000, 0, (0, 0), (100, 100))

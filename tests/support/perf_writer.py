@@ -51,6 +51,7 @@ class PerfWriter:
     have_sched_switch: int = 3
     aux_samples: bool = False
     cpuid: str = "GenuineIntel,6,94,3"
+    filter: str = ""  # of addresses
     records: list[bytes] = field(default_factory=list)
     build_ids: list[tuple[str, bytes, int]] = field(default_factory=list)
     sched_switch_id: int = 316
@@ -176,8 +177,9 @@ class PerfWriter:
         """AUXTRACE_INFO."""
         words = [INTEL_PT_TYPE, self.shift, self.mult, self.zero & (1 << 64) - 1, 1, TSC_BIT, NORETCOMP_BIT,
                  self.have_sched_switch, int(self.snapshot), int(self.per_cpu), MTC_BIT, MTC_FREQ_BITS, *self.ratio,
-                 CYC_BIT, self.max_nonturbo, 0]
-        body = struct.pack("<II", 1, 0) + struct.pack(f"<{len(words)}Q", *words)
+                 CYC_BIT, self.max_nonturbo, len(self.filter)]
+        text = self.filter.encode().ljust((len(self.filter) // 8 + 1) * 8, b"\0") if self.filter else b""
+        body = struct.pack("<II", 1, 0) + struct.pack(f"<{len(words)}Q", *words) + text
         return struct.pack("<IHH", 70, 0, 8 + len(body)) + body
 
     def features(self) -> dict[int, bytes]:
