@@ -337,10 +337,17 @@ def ip_in(ran: tuple[int, int], place: int) -> bool:
     return place <= ran[1] < place + 3
 
 
-def test_exec_gives_the_process_another_image(tmp_path: Path) -> None:
-    writer, first, symfs = single(tmp_path, 7)
-    writer.switch_pair(START - 5000, 0, (0, 0), (100, 100))
-    second = timed_run(8, tmp_path / "second", 500)
+@pytest.mark.parametrize("timing", ["tsc", "mtc+cyc"])
+@pytest.mark.parametrize("exec_", [True, False], ids=["exec", "mapped over"])
+@pytest.mark.parametrize("per_cpu", [True, False], ids=["a CPU's trace", "a thread's"])
+def test_another_image_in_mid_trace_and_the_times_in_it(
+        per_cpu: bool, exec_: bool, timing: str, tmp_path: Path) -> None:
+    writer, first, symfs = single(tmp_path, 7, per_cpu=per_cpu, have_sched_switch=3 if per_cpu else 0, **TIMING[timing])
+    cpu = 0 if per_cpu else -1
+    if per_cpu:
+        writer.switch_pair(START - 5000, 0, (0, 0), (100, 100))
+    writer.itrace_start(100, 100, When(100, 100, writer.ns(START - 4000), cpu))
+    second = timed_run(8, tmp_path / "second", 500, **TIMING[timing])
     # the second program's trace goes on where the first one's ended, in time and in bytes
     trace = first.packets
     second.packets, second.clock, second.executed, second.cbr_said = trace, first.clock + 20_000, [], -1
@@ -351,11 +358,12 @@ def test_exec_gives_the_process_another_image(tmp_path: Path) -> None:
         place = second._execute(place)
     second._flush()
     trace.fup(second.ip(place)).pgd()
-    when = When(100, 100, writer.ns(int(first.clock) + 10_000), 0)
-    writer.comm(100, 100, "second", when, exec_=True)
+    when = When(100, 100, writer.ns(int(first.clock) + 10_000), cpu)
+    if exec_:
+        writer.comm(100, 100, "second", when, exec_=True)
     writer.mmap(100, CODE, SIZE, 0x1000, perf_case.keep_code(tmp_path / "second", symfs, "second"), when)
-    writer.auxtrace(bytes(trace.data), reference=START, tid=100)
-    finish(writer, second)
+    writer.auxtrace(bytes(trace.data), reference=START, tid=100, cpu=cpu)
+    finish(writer, second, cpu=cpu)
     found = agree(writer.write(tmp_path / "perf.data"), symfs)
     assert [ip for _, ip in found[100]] == first.executed + second.executed
 

@@ -230,8 +230,8 @@ class Assembler:
                 continue
             totals = self.threads.setdefault(each.thread, Totals())
             piece = each.piece
-            # a piece of a processor's trace says itself when it begins; that is not when the one before it ended
-            known = 0 if self._interleaved else totals.tsc
+            # a piece that begins with a switch says itself when that is, and so do those of a processor's trace
+            known = 0 if self._interleaved or each.number else totals.tsc
             self._open.append(Piece(piece.file, piece.thread, piece.begin, piece.rows, totals.seq, known,
                                     piece.resume))
             totals.seq += each.blocks
