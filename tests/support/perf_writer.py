@@ -75,7 +75,7 @@ class PerfWriter:
              tid: int | None = None, build_id: bytes | None = None, kernel: bool = False,
              protection: int = 5) -> PerfWriter:
         """MMAP2."""
-        name = path.encode() + b"\0"
+        name = path.encode("utf-8", "surrogateescape") + b"\0"
         name += bytes(-len(name) % 8)
         misc = KERNEL if kernel else USER
         if build_id is None:
@@ -89,7 +89,7 @@ class PerfWriter:
     def old_mmap(self, pid: int, start: int, size: int, offset: int, path: str, when: When | None = None, *,
                  kernel: bool = False) -> PerfWriter:
         """MMAP."""
-        name = path.encode() + b"\0"
+        name = path.encode("utf-8", "surrogateescape") + b"\0"
         name += bytes(-len(name) % 8)
         body = struct.pack("<iiQQQ", pid, 0 if kernel else pid, start, size, offset) + name
         return self.record(1, KERNEL if kernel else USER, body, when or When())

@@ -153,6 +153,18 @@ def test_a_vmlinux_is_used_only_with_the_recorded_build_id(right: bool, tmp_path
     assert any("vmlinux" in line for line in made.bundle.manifest.lacks) is not right
 
 
+def test_a_name_in_the_kernels_map_that_is_no_text_is_the_name_of_no_symbol(tmp_path: Path) -> None:
+    start = 0xFFFFFFFF81000000
+    (tmp_path / "vmlinux").write_bytes(ElfWriter().segment(0, start, 0x40).symbols([("_text", start, 8, 2)]).data())
+    writer = PerfWriter(user_only=False)
+    writer.old_mmap(-1, start, 0x1000, start, "[kernel.kallsyms]_te\udcf5t", kernel=True)
+    writer.switch_pair(TSC, 1, (0, 0), (100, 100))
+    writer.auxtrace(bytes(PtWriter().psb_plus(start, TSC + 100).pgd().data), cpu=1)
+    made = imported(tmp_path, writer.file(), vmlinux=tmp_path / "vmlinux")
+    maps = [row for row in read_sideband(made.bundle.sideband).to_pylist() if row["kind"] == "map"]
+    assert {row["addr"] for row in maps if row["image"]} == {start}
+
+
 def test_names_never_lead_out_of_the_root(tmp_path: Path) -> None:
     root = tmp_path / "root"
     (root / "a").mkdir(parents=True)

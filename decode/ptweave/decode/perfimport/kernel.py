@@ -91,7 +91,7 @@ def _slide(path: Path, records: list[Mmap]) -> int:
 
 
 def _symbol(elf: Elf, name: str) -> int | None:
-    wanted = name.encode()
+    wanted = name.encode("utf-8", "surrogateescape")
     for section in elf.sections:
         if section.type != SHT_SYMTAB or not elf.is_64 or not 0 < section.link < len(elf.sections):
             continue
