@@ -165,6 +165,22 @@ def test_a_name_in_the_kernels_map_that_is_no_text_is_the_name_of_no_symbol(tmp_
     assert {row["addr"] for row in maps if row["image"]} == {start}
 
 
+@pytest.mark.parametrize("places", [10, 3000])
+def test_more_changes_of_the_kernels_code_than_can_be_followed_are_told(places: int, tmp_path: Path) -> None:
+    start = 0xFFFFFFFF81000000
+    (tmp_path / "vmlinux").write_bytes(ElfWriter().segment(0, start, 0x40).data())
+    writer = PerfWriter(user_only=False)
+    writer.old_mmap(-1, start, 0x100000, start, "[kernel.kallsyms]_text", kernel=True)
+    writer.switch_pair(TSC, 1, (0, 0), (100, 100))
+    for place in range(places):
+        writer.text_poke(start + 16 * place, b"\x90", b"\xcc", When(0, 0, writer.ns(TSC + 100) + 10_000 * place, 1))
+    writer.auxtrace(bytes(PtWriter().psb_plus(start, TSC + 100).pgd().data), cpu=1)
+    made = imported(tmp_path, writer.file(), vmlinux=tmp_path / "vmlinux")
+    maps = [row for row in read_sideband(made.bundle.sideband).to_pylist() if row["path"] == "[kernel text_poke]"]
+    assert bool(maps) is (places == 10)
+    assert any("changed its code too often" in line for line in made.bundle.manifest.lacks) is (places == 3000)
+
+
 def test_names_never_lead_out_of_the_root(tmp_path: Path) -> None:
     root = tmp_path / "root"
     (root / "a").mkdir(parents=True)

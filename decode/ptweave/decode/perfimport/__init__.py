@@ -35,7 +35,7 @@ from ptweave.decode.importing import Images
 from ptweave.decode.perfdata.reader import PerfData
 from ptweave.decode.perfimport.files import Finder, plain_id
 from ptweave.decode.perfimport.kernel import KernelMap, kernel_id, kernel_maps, other_kernel
-from ptweave.decode.perfimport.patches import ROWS_MAX, Patches
+from ptweave.decode.perfimport.patches import WORK_MAX, Patches
 from ptweave.decode.perfimport.traces import Buffer, Queue, queue_of
 
 CPUID = re.compile(r"(\w+),(\d{1,5}),(\d{1,3}),(\d{1,3})")
@@ -277,7 +277,7 @@ class _Import:
         patches = Patches(tasks.patches, finder.images)
         if patches.image is None:
             return None
-        if patches.count(len(tasks.used_spaces)) > ROWS_MAX:
+        if patches.work(tasks.used_spaces) > WORK_MAX:
             self.notes.append("the kernel changed its code too often for all of it to be followed: where it did, what "
                               "is decoded may be other code than ran")
             return None

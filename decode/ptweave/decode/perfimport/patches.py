@@ -13,8 +13,9 @@ from ptweave.decode.perfimport.kernel import SPLIT
 
 ADDRESS_END = (1 << 64) - 1
 
-ROWS_MAX = 1 << 20
-"""Maps of changes that are made for all spaces of a run; a recording with more of them goes without."""
+WORK_MAX = 1 << 30
+"""What setting up image sets may cost (`Patches.work`): some 5 s for each range of a trace. A recording with more
+changes, as of function tracing being turned on, goes without."""
 
 
 @dataclass(frozen=True)
@@ -33,15 +34,16 @@ class Patches:
     def __init__(self, patches: list[Patch], images: Images) -> None:
         self._patches = [[poke for poke in patch.pokes if _usable(poke)] for patch in patches]
         self._bytes = bytearray()
-        self._known: dict[bytes, int] = {}
         self._original = [self._piece(poke.address, poke.old) for patch in reversed(self._patches)
                           for poke in reversed(patch) if poke.old]
         self._changed = [[self._piece(poke.address, poke.new) for poke in patch] for patch in self._patches]
         self.image = images.keep_bytes(bytes(self._bytes)).name if self._bytes else None
 
-    def count(self, spaces: int) -> int:
-        """Rows they come to at most in so many spaces."""
-        return spaces * (len(self._original) + sum(len(patch) for patch in self._changed))
+    def work(self, spaces: list[Space]) -> int:
+        """What they cost: in each image set libipt holds every place against all others, and we replay the changes."""
+        places = len({piece.address for patch in self._changed for piece in patch})
+        changes = sum(len(patch) for patch in self._changed)
+        return (places * places + changes) * sum(space.said + 1 for space in spaces)
 
     def of(self, space: Space) -> Iterator[Piece]:
         """What lies over the kernel's code in a space, in order. First what was there before all changes: the code we
@@ -55,10 +57,9 @@ class Patches:
                 yield Piece(piece.address, piece.size, piece.offset, epoch)
 
     def _piece(self, address: int, code: bytes) -> Piece:
-        offset = self._known.setdefault(code, len(self._bytes))
-        if offset == len(self._bytes):
-            self._bytes += code
-        return Piece(address, len(code), offset, 0)
+        # each has bytes of its own: libipt counts the uses of a stretch of a file in 16 bits
+        self._bytes += code
+        return Piece(address, len(code), len(self._bytes) - len(code), 0)
 
 
 def _usable(poke: TextPoke) -> bool:
