@@ -5,15 +5,23 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
+import pyarrow.parquet as pq
+import pytest
+
 from ptweave.data.sideband import SidebandKind
+from ptweave.decode import assemble as assembling
 from ptweave.decode.flow import decode_flow
+from ptweave.decode.perfimport import Options, import_perf
 from support.assembler import assemble
+from support.perf_writer import PerfWriter
 from support.pt_writer import PtWriter
 from support.trace_bundle import TraceBundle
 
 AT = 0x500000
+TSC = 3_094_328_170_983_760
 
 
 def anonymous_memory() -> int:
@@ -63,3 +71,33 @@ def test_thousands_of_epochs_take_time_in_proportion(tmp_path: Path) -> None:
     assert decoded.thread()["blocks"] == epochs
     assert decoded.gaps() == []
     assert len(decoded.rows("blocks")) == 1
+
+
+def test_a_tasks_rows_are_opened_once_however_many_processes_took_turns_on_the_cpu(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Opened for each turn, and held by the rows to be written, it took memory with the square of the turns."""
+    opened: list[bool] = []
+
+    class Counted(assembling.TaskFile):
+        def __init__(self, path: Path, columns: Iterable[str]) -> None:
+            super().__init__(path, wanted := list(columns))
+            opened.append("clock_seq" in wanted)
+
+    monkeypatch.setattr(assembling, "TaskFile", Counted)
+    turns = 500
+    code = assemble("a: nop\njz b\nnop\nb: nop\njz a\nret", tmp_path)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "prog").write_bytes(bytes(0x1000) + bytes(code.data))
+    writer, packets, first = PerfWriter(cyc=False, mtc=False), PtWriter().psb_plus(tsc=TSC - 10000), (0, 0)
+    for turn in range(turns):
+        begin, second = TSC + 1000 * turn, (100 + turn, 100 + turn)
+        writer.comm(*second, "prog").mmap(second[0], code.base, 0x1000, 0x1000, "/bin/prog")
+        writer.switch_pair(begin, 0, first, second)
+        packets.tsc(begin + 100).mode_exec().pge(code["a"]).tnt("!!!!").tsc(begin + 300).fup(code["a"]).pgd()
+        first = second
+    writer.auxtrace(bytes(packets.data), reference=TSC, cpu=0).write(tmp_path / "perf.data")
+    bundle = import_perf(Options(tmp_path / "perf.data", tmp_path / "run.ptw", tmp_path)).bundle
+    decode_flow(bundle)
+    assert sorted(pq.read_table(bundle.tables / "flow")["thread"].to_pylist()) == list(range(turns))
+    assert pq.read_table(bundle.tables / "gaps").num_rows == 0
+    assert sum(opened) == 1

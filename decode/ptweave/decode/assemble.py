@@ -12,7 +12,8 @@ from __future__ import annotations
 import errno
 import mmap
 import os
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -361,8 +362,9 @@ def write_part(part: Part, folder: Path, clocks: Clocks) -> None:
             TableWriter(folder, schemas.PT_EVENTS, name, row_group=WIDE_ROWS) as events, \
             TableWriter(folder, schemas.GAPS, name, row_group=WIDE_ROWS) as holes:
         paths = _Flow(flow)
+        files = _Files(part.pieces)
         for piece in part.pieces:
-            rows = _Rows(piece, clocks)
+            rows = _Rows(piece, files.of(piece), clocks)
             for step in rows.steps():
                 rows.flow(step, paths)
                 _put(clock, rows.clock(step))
@@ -410,20 +412,54 @@ class _Flow:
         self._count = 0
 
 
+class _Opened:
+    """A task's file, and what its paths are called in the whole. Steps that are `kept` are read once."""
+
+    def __init__(self, path: Path, *, kept: bool) -> None:
+        self._file = TaskFile(path, (*(name for name in _STEP_COLUMNS), "path_length"))
+        self.steps = self._file.steps
+        self._kept: dict[int, dict[str, pa.Array]] | None = {} if kept else None
+        self._length = np.ascontiguousarray(self._file.row(self.steps)["path_length"].to_numpy())
+        self._map = read_map(path)
+        if len(self._map) != len(self._length):
+            raise damaged(path)
+        self.numbers = ffi.new("struct ptd_renumbering *", {
+            "count": len(self._map), "map": ffi.from_buffer("int32_t[]", self._map),
+            "length": ffi.from_buffer("int32_t[]", self._length)})
+
+    def row(self, number: int) -> dict[str, pa.Array]:
+        if self._kept is None:
+            return self._file.row(number)
+        if number not in self._kept:
+            self._kept[number] = self._file.row(number)
+        return self._kept[number]
+
+
+class _Files:
+    """The files of a part's pieces. A processor's trace has a piece for each switch, thousands in one file: it is open
+    until its last one."""
+
+    def __init__(self, pieces: Iterable[Piece]) -> None:
+        self._left = Counter(piece.file for piece in pieces)
+        self._open: dict[Path, _Opened] = {}
+
+    def of(self, piece: Piece) -> _Opened:
+        """The file of the part's next piece. Raises BadInput when it is damaged."""
+        path = piece.file
+        self._left[path] -= 1
+        opened = self._open.pop(path, None) or _Opened(path, kept=self._left[path] > 0)
+        if self._left[path]:
+            self._open[path] = opened
+        return opened
+
+
 class _Rows:
     """The rows of a piece, as the tables want them."""
 
-    def __init__(self, piece: Piece, clocks: Clocks) -> None:
+    def __init__(self, piece: Piece, file: _Opened, clocks: Clocks) -> None:
         self.piece = piece
         self.clocks = clocks
-        self.file = TaskFile(piece.file, (*(name for name in _STEP_COLUMNS), "path_length"))
-        self.length = np.ascontiguousarray(self.file.row(self.file.steps)["path_length"].to_numpy())
-        self.map = read_map(piece.file)
-        if len(self.map) != len(self.length):
-            raise damaged(piece.file)
-        self.numbers = ffi.new("struct ptd_renumbering *", {
-            "count": len(self.map), "map": ffi.from_buffer("int32_t[]", self.map),
-            "length": ffi.from_buffer("int32_t[]", self.length)})
+        self.file = file
         self.offset = piece.seq - piece.begin
         self.seq = piece.seq
         self.tsc = piece.tsc
@@ -450,7 +486,7 @@ class _Rows:
     def flow(self, step: dict[str, pa.Array], ret: _Flow) -> None:
         ids = step["flow"].to_numpy()
         if len(ids):
-            self.seq = ret.add(self.piece.thread, self.numbers, ids, self.seq)
+            self.seq = ret.add(self.piece.thread, self.file.numbers, ids, self.seq)
             if self.seq < 0:
                 raise damaged(self.piece.file)
 
