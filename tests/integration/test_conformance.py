@@ -125,6 +125,11 @@ NOT_KEPT_UNDER_ENGINE = {
 }
 """The same under the soft engine, of the programs below."""
 
+TOLD_UNDER_ENGINE = {
+    "call_exec_arguments": "lacks 16 programs of thunks (libtthread was not in them)\n",  # their environment is its own
+}
+"""What is said of programs below, though they keep their promise."""
+
 UNDER_ENGINE = [path for path in PROGRAMS if path.stem.startswith(("call_", "code_", "generated_"))]
 """Where an engine makes a difference: it has no vDSO, so that more calls find the kernel's view of memory, and it reads
 code that a processor executes."""
@@ -138,7 +143,8 @@ def test_promise_is_kept_under_the_engine(source: Path, oracle: Oracle, tmp_path
         request.applymarker(pytest.mark.xfail(reason=reason, raises=AssertionError, strict=True))
     native = oracle.native(source)
     done = ptweave("record", "-q", "-o", tmp_path / "run.ptw", "--", oracle.program(source))
-    assert (done.status, done.out, done.err) == (native.status, native.out, "")
+    assert (done.status, done.out) == (native.status, native.out)
+    assert done.err.endswith(TOLD_UNDER_ENGINE[source.stem]) if source.stem in TOLD_UNDER_ENGINE else not done.err
 
 
 # --- controls: a promise that is not kept is noticed ---

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import shutil
@@ -180,6 +181,7 @@ def test_blocks_of_generated_code_get_the_maps_names(tmp_path: Path, own: bool) 
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("unshare") is None, reason="needs root and unshare")
 def test_a_process_with_another_tmp_is_found_there(kept: Kept) -> None:
     """Such as one in a container: the map is taken from where the process saw /tmp."""
+    gc.collect()  # what tests before left is not to go meanwhile
     held = len(os.listdir("/proc/self/fd"))
     script = ("mount -t tmpfs none /tmp && printf '10 10 inside\\n' > /tmp/perf-$$.map && echo ready && read line")
     with subprocess.Popen(["unshare", "--mount", "sh", "-c", script], stdin=subprocess.PIPE,
