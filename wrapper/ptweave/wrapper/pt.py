@@ -173,9 +173,9 @@ class PtRecorder:
                     if isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.ESRCH:
                         break  # it ended meanwhile
                     raise
-        self._watch()
         for fd in [stream.event.fd for stream in streams] + self._shared:
             fcntl.ioctl(fd, Ioctl.ENABLE, 0)
+        self._watch()  # not before: what is reached then would be in no ring
 
     def _told_of(self, stream: Stream, pid: int, tids: list[int]) -> None:
         """What the kernel told of a process before anybody listened."""
