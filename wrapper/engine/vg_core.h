@@ -66,4 +66,13 @@ typedef enum { VgLogTo_Fd, VgLogTo_File, VgLogTo_Socket } VgLogTo;
 typedef struct { Int fd; VgLogTo type; HChar *fsname_expanded; } OutputSink;
 extern OutputSink VG_(log_output_sink);
 
+/* Stand in front of Valgrind's handler of a system call, before the call: its name goes into build_engine.py, too. */
+#define VG_BEFORE(name)                                                                                            \
+   extern void __real_vgSysWrap_##name##_before(ThreadId tid, void *layout, struct syscall_args *args,             \
+                                                struct syscall_status *status, UWord *flags);                      \
+   extern void __wrap_vgSysWrap_##name##_before(ThreadId tid, void *layout, struct syscall_args *args,             \
+                                                struct syscall_status *status, UWord *flags);                      \
+   void __wrap_vgSysWrap_##name##_before(ThreadId tid, void *layout, struct syscall_args *args,                    \
+                                         struct syscall_status *status, UWord *flags)
+
 #endif

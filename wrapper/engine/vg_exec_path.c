@@ -48,15 +48,7 @@ static void take_back(UWord given)
       (void)VG_(am_munmap_client)(&unused, given, EXEC_PATH_MAX);
 }
 
-#define EXEC_BEFORE(name)                                                                                    \
-   extern void __real_vgSysWrap_##name##_before(ThreadId tid, void *layout, struct syscall_args *args,       \
-                                                struct syscall_status *status, UWord *flags);                \
-   extern void __wrap_vgSysWrap_##name##_before(ThreadId tid, void *layout, struct syscall_args *args,       \
-                                                struct syscall_status *status, UWord *flags);                \
-   void __wrap_vgSysWrap_##name##_before(ThreadId tid, void *layout, struct syscall_args *args,              \
-                                         struct syscall_status *status, UWord *flags)
-
-EXEC_BEFORE(generic_sys_execve)
+VG_BEFORE(generic_sys_execve)
 {
    const HChar *path = text_at(args->arg1);
    HChar name[EXEC_PATH_MAX];
@@ -68,7 +60,7 @@ EXEC_BEFORE(generic_sys_execve)
    take_back(given);
 }
 
-EXEC_BEFORE(linux_sys_execveat)
+VG_BEFORE(linux_sys_execveat)
 {
    const HChar *path = text_at(args->arg2);
    HChar name[EXEC_PATH_MAX];

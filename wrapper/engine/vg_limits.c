@@ -80,13 +80,6 @@ static Bool is_ours(UWord pid, UWord which)
    return (pid == 0 || pid == (UWord)VG_(getpid)()) && which == VKI_RLIMIT_NOFILE;
 }
 
-#define BEFORE(name)                                                                                               \
-   extern void __real_vgSysWrap_##name##_before(ThreadId tid, void *layout, struct syscall_args *args,             \
-                                                struct syscall_status *status, UWord *flags);                      \
-   extern void __wrap_vgSysWrap_##name##_before(ThreadId tid, void *layout, struct syscall_args *args,             \
-                                                struct syscall_status *status, UWord *flags);                      \
-   void __wrap_vgSysWrap_##name##_before(ThreadId tid, void *layout, struct syscall_args *args,                    \
-                                         struct syscall_status *status, UWord *flags)
 #define AFTER(name)                                                                                                \
    extern void __real_vgSysWrap_##name##_after(ThreadId tid, struct syscall_args *args,                            \
                                                struct syscall_status *status);                                     \
@@ -94,7 +87,7 @@ static Bool is_ours(UWord pid, UWord which)
                                                struct syscall_status *status);                                     \
    void __wrap_vgSysWrap_##name##_after(ThreadId tid, struct syscall_args *args, struct syscall_status *status)
 
-BEFORE(linux_sys_prlimit64)
+VG_BEFORE(linux_sys_prlimit64)
 {
    if (is_ours(args->arg1, args->arg2))
       answer(status, args->arg3, args->arg4);
@@ -108,7 +101,7 @@ AFTER(linux_sys_prlimit64)
       __real_vgSysWrap_linux_sys_prlimit64_after(tid, args, status);
 }
 
-BEFORE(generic_sys_setrlimit)
+VG_BEFORE(generic_sys_setrlimit)
 {
    if (is_ours(0, args->arg1))
       answer(status, args->arg2, 0);
@@ -116,7 +109,7 @@ BEFORE(generic_sys_setrlimit)
       __real_vgSysWrap_generic_sys_setrlimit_before(tid, layout, args, status, flags);
 }
 
-BEFORE(generic_sys_getrlimit)
+VG_BEFORE(generic_sys_getrlimit)
 {
    if (is_ours(0, args->arg1))
       answer(status, 0, args->arg2);
