@@ -4,7 +4,7 @@
  *
  * A thunk makes two rows, its operation (element 2i of the order, for thunk i) and what ran after that, up to the next
  * thunk's operation (2i+1); rows that are known already (system calls, gaps) are the elements from 2n on. Rows are in the
- * order of their beginning, then of the thread, then the longest first.
+ * order of their beginning, then of the thread, then the longest first, then of thunks.
  *
  * Not thread-safe for one output; nothing is kept between calls. Errors are negative errno values. Indices into texts are
  * passed through, not used.

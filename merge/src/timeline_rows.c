@@ -38,22 +38,36 @@ static inline int64_t begin_of(const struct ptm_doings *doings, size_t row)
 	return row & 1 ? doings->returned[row / 2] : doings->called[row / 2];
 }
 
-/*
- * The rows of one thread, thunks `first` up to `end`, in order. One after the other they begin later, or at the same
- * time, and end later, or at the same time: of those that begin together the longest are the last.
- */
-static void order_thread(const struct ptm_doings *doings, size_t first, size_t end, uint32_t *order)
+static inline int64_t end_of(const struct ptm_doings *doings, size_t row)
 {
+	return row & 1 ? doings->ended[row / 2] : doings->returned[row / 2];
+}
+
+/*
+ * The rows of one thread, thunks `first` up to `end`, in order, into their elements of `own`. One after the other they
+ * begin later, or at the same time, and end later, or at the same time: of those that begin together the last alone may
+ * take time, and comes first.
+ */
+static void order_thread(const struct ptm_doings *doings, size_t first, size_t end, uint32_t *own)
+{
+	uint32_t *order = own + 2 * first;
 	size_t row = 2 * first;
 
 	while (row < 2 * end) {
-		size_t behind = row + 1;
+		const int64_t begin = begin_of(doings, row);
+		size_t last = row;
 
-		while (behind < 2 * end && begin_of(doings, behind) == begin_of(doings, row))
-			behind++;
-		for (size_t i = row; i < behind; i++)
-			order[i] = (uint32_t)(row + behind - 1 - i);
-		row = behind;
+		while (last + 1 < 2 * end && begin_of(doings, last + 1) == begin)
+			last++;
+		const bool takes_time = end_of(doings, last) > begin;
+
+		if (takes_time)
+			*order++ = (uint32_t)last;
+		for (; row < last; row++)
+			*order++ = (uint32_t)row;
+		if (!takes_time)
+			*order++ = (uint32_t)last;
+		row = last + 1;
 	}
 }
 
@@ -81,7 +95,7 @@ static void read_head(struct head *head, const struct ptm_doings *doings, const 
 		return;
 	}
 	head->begin = begin_of(doings, row);
-	head->end = row & 1 ? doings->ended[thunk] : doings->returned[thunk];
+	head->end = end_of(doings, row);
 	head->thread = doings->thread[thunk];
 }
 

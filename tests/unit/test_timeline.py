@@ -67,18 +67,12 @@ def fill(bundle: Bundle, seed: int) -> list[Row]:
     return thunks
 
 
-def told(rows: pa.Table) -> list[tuple[object, ...]]:
-    """Rows; those whose order the question leaves open (the same begin, thread and end) in one."""
-    late = 1 << 80
-
-    def place(row: Row) -> tuple[object, ...]:
-        begin, end = row["t_begin"], row["t_end"]
-        return late if begin is None else begin, row["thread"], late if end is None else -end
-
-    every = rows.to_pylist()
-    places = [place(row) for row in every]
-    assert places == sorted(places)
-    return sorted(((*at, *map(str, row.values())) for at, row in zip(places, every, strict=True)))
+def told(rows: pa.Table) -> list[Row]:
+    """Rows, which must be in order: those of one thread that begin together the longest first."""
+    every: list[Row] = rows.to_pylist()
+    places = [(row["t_begin"], row["thread"], -row["t_end"]) for row in every if row["t_begin"] is not None]
+    assert places == sorted(places) and all(row["t_begin"] is None for row in every[len(places):])
+    return every
 
 
 def merged(run: Run, parts: tuple[str, ...] = PARTS[0]) -> pa.Table | None:
@@ -128,7 +122,7 @@ def test_a_row_that_differs_is_noticed(bundle: Bundle) -> None:
 
 
 @pytest.mark.parametrize(("first", "second"), [
-    ((5, 0), (4, 0)), ((5, 2), (6, 0)), ((5, -1), (6, 0)), ((None, 0), (6, 0)), ((5, 0), (LATE, 0))])
+    ((5, 0), (4, 0)), ((5, 2), (4, 0)), ((None, 0), (6, 0)), ((5, 0), (LATE, 0))])
 def test_threads_whose_times_go_back_or_are_no_times_are_sorted(
         bundle: Bundle, first: tuple[int | None, int], second: tuple[int, int]) -> None:
     """Two thunks: when their operation was called, and how long it took."""
@@ -138,6 +132,25 @@ def test_threads_whose_times_go_back_or_are_no_times_are_sorted(
     with Run(bundle.path) as run:
         assert merged(run) is None
         assert told(run.timeline().arrow()) == told(run.timeline().relation().to_arrow_table())
+
+
+@pytest.mark.parametrize("end", [None, 3, 60])
+@pytest.mark.parametrize("parts", [{}, {"begin": 0}, {"resolution": 1}])
+def test_time_is_told_once_where_one_call_began_two_thunks(bundle: Bundle, end: int | None, parts: Row) -> None:
+    """A wait at a barrier, 5 to 40: the thunks that it begins are both said to have been called at 5."""
+    pattern = rows_of(bundle, THUNKS)[0]
+    put(bundle, THREADS, [{**rows_of(bundle, THREADS)[0], "thread": 0, "t_end": end}])
+    put(bundle, THUNKS, [{**pattern, "thread": 0, "thunk": thunk, "operation": operation, "t": t, "wait": wait}
+                         for thunk, (operation, t, wait) in enumerate((
+                             ("start", 1, -1), ("barrier_arrive", 5, 9), ("barrier_wait", 5, 35), ("exit", 50, 2)))])
+    with Run(bundle.path) as run:
+        rows = run.timeline(**parts, parts=("thunks",)).arrow().to_pylist()
+        assert merged(run, ("thunks",)) is not None
+    doing = {t: [row["detail"] or "run" for row in rows if row["t_begin"] <= t < row["t_end"]] for t in range(60)}
+    expected = [[]] + [["run"]] * 4 + [["barrier_wait"]] * 35 + [["run"]] * 10 + [["exit"]] * 2 + [
+        ["run"] if end == 60 else []] * 8
+    assert doing == dict(enumerate(expected))
+    assert all(row["ns"] == row["t_end"] - row["t_begin"] >= 0 for row in rows) and len(rows) == 8
 
 
 def test_more_thunks_than_are_held_in_memory_are_sorted(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,14 +17,14 @@ _NEAR = """(
 
 _SPANS = {
     "thunks": """
-  select thread, t as t_begin, t + wait as t_end,
+  select thread, t as t_begin, returned as t_end,
          (case when thunk = 0 then 'begin' else 'operation' end)::{names} as what,
          operation as detail, thunk, object, function from boundaries
   union all
-  select thread, t + wait, following, 'run'::{names}, null, thunk, null, function
+  select thread, returned, greatest(returned, following), 'run'::{names}, null, thunk, null, function
   from boundaries where following is not null
   union all
-  select boundaries.thread, t + wait, coalesce(threads.t_end, t + wait), 'run'::{names}, null, thunk, null, function
+  select boundaries.thread, returned, greatest(returned, threads.t_end), 'run'::{names}, null, thunk, null, function
   from boundaries left join threads using (thread) where following is null""",
     "syscalls": """
   select thread, t_enter as t_begin, t_exit as t_end, 'system call'::{names} as what, name::{names} as detail,
@@ -42,12 +42,16 @@ select t_begin, t_end, thread, what, detail from ({spans})
 order by t_begin, thread, t_end desc, what, detail"""
 
 _BOUNDARIES = """
-with boundaries as (
+with began as (
   select thread, thunk, operation::{names} as operation, object, t, coalesce(wait, 0) as wait,
          {function}::{names} as function,
          {following} as following
-  from {thunks})"""
-"""Thunks, and when each one's next began."""
+  from {thunks}),
+boundaries as (select *, t + greatest(least(wait, following - t), 0) as returned from began)"""
+"""Thunks, when each one's operation was over, and when the next began. A wait for a condition or at a barrier is two
+thunks whose operations were called at once, by one call: the first, which gives the lock back or arrives, is over where
+the second begins, however long the call took.
+"""
 
 _NEAR_FOLLOWED = {"thunks": _NEAR, "following": "lead(t) over (partition by thread order by thunk)"}
 _ALL_FOLLOWED = {"thunks": "thunks positional join (select thread as next_thread, t as next_t from thunks offset 1)",
@@ -61,7 +65,7 @@ select t_begin, t_end, t_end - t_begin as ns, thread, what::varchar as what, det
        function::varchar as function
 from (from spans where ($thread is null or thread = $thread) and ($begin is null or t_end >= $begin)
   and ($end is null or t_begin <= $end)
-order by t_begin, thread, t_end desc)"""
+order by t_begin, thread, t_end desc, thunk, what, detail)"""
 
 _FOLDED = """{boundaries},
 spans as ({spans}),
@@ -77,7 +81,7 @@ select t_begin, t_end, ns, thread, what::varchar as what, detail::varchar as det
 from long {named}
 union all
 select t_begin, t_end, ns, thread, what::varchar, null, null, null, null, spans from short
-order by t_begin, thread, t_end desc"""
+order by t_begin, thread, t_end desc, thunk, what, detail"""
 """Functions are looked up of what is shown one by one alone: they are most of what there is to read."""
 
 _NAMED = """left join (

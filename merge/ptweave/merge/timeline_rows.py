@@ -89,10 +89,11 @@ class _Doings(NamedTuple):
     @classmethod
     def of(cls, thunks: pa.Table, ends: Mapping[int, int], operation: I32, function: I32) -> _Doings:
         thread, called = numbers(thunks, "thread"), numbers(thunks, "t")
-        returned = called + numbers(thunks, "wait")
+        returned = called + np.maximum(numbers(thunks, "wait"), 0)
         ended = np.concatenate([called[1:], called[:1]])  # of a thread's last one: known below
         lasts = np.flatnonzero(np.append(thread[1:] != thread[:-1], len(thread) > 0))
-        ended[lasts] = [ends.get(int(thread[row]), int(returned[row])) for row in lasts]
+        ended[lasts] = [max(ends.get(int(thread[row]), int(returned[row])), int(returned[row])) for row in lasts]
+        returned = np.maximum(np.minimum(returned, ended), called)  # as `boundaries` of timeline.py
         known = thunks["object"].is_valid().to_numpy().astype(np.uint8)
         return cls(thread, numbers(thunks, "thunk"), called, returned, ended, numbers(thunks, "object"), known,
                    operation, function)
