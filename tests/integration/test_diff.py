@@ -125,3 +125,56 @@ def test_the_changed_line_of_sqlite_is_first(tmp_path: Path) -> None:
                                                                       "_start"]
     # control: runs of one build do not differ there
     assert all(row["function"] != made.function for row in rows(tmp_path / "good.ptw", tmp_path / "good.ptw"))
+
+
+# --- bugs of one line, and what compilers make of them ----------------------------------------------------------------
+
+ONE_LINE = PROGRAMS / "one_line.c"
+
+
+@pytest.fixture(scope="module")
+def one_line(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int, str], Path]:
+    """A run of `one_line` with a bug (0: none), built so; made once."""
+    folder = tmp_path_factory.mktemp("one_line")
+    known: dict[tuple[int, str], Path] = {}
+
+    def record(bug: int, optimised: str) -> Path:
+        if (bug, optimised) not in known:
+            inside = folder / f"{bug}{optimised}"
+            inside.mkdir()
+            program = compile_c(ONE_LINE, inside / "one_line", "-g", optimised, f"-DBUG={bug}")
+            path = known[bug, optimised] = folder / f"{bug}{optimised}.ptw"
+            done = ptweave("wrap", "-q", "-o", path, "--", program)
+            assert done.status == 0, done.err
+        return known[bug, optimised]
+
+    return record
+
+
+def bug_line(bug: int) -> int:
+    text = ONE_LINE.read_text().splitlines()
+    return next(number for number, line in enumerate(text, 1) if f"/* bug {bug} */" in line)
+
+
+@pytest.mark.parametrize("optimised", ["-O0", "-O1", "-O2"])
+def test_two_runs_of_one_build_differ_nowhere_in_it(one_line: Callable[[int, str], Path], optimised: str) -> None:
+    assert [row for row in rows(one_line(0, optimised), one_line(0, optimised)) if row["kind"] == "flow"] == []
+
+
+@pytest.mark.parametrize(("bug", "optimised"), [
+    (2, "-O0"), (2, "-O1"), (4, "-O0"), (4, "-O1"), (5, "-O0"), (5, "-O1"), (5, "-O2"), (6, "-O0")])
+def test_a_wrong_branch_is_first_however_the_program_was_compiled(one_line: Callable[[int, str], Path], bug: int,
+                                                                  optimised: str) -> None:
+    first = rows(one_line(0, optimised), one_line(bug, optimised))[0]
+    assert (first["rank"], first["kind"], Path(first["file"]).name, first["line"]) == (
+        1, "flow", "one_line.c", bug_line(bug)), first
+
+
+@pytest.mark.parametrize(("bug", "optimised", "text", "other_text"), [
+    (6, "-O1", "setg al", "setge al"), (6, "-O2", "setg al", "setge al"), (1, "-O0", None, None)])
+def test_a_line_that_computes_another_value_is_told_before_what_follows_from_it(
+        one_line: Callable[[int, str], Path], bug: int, optimised: str, text: str | None,
+        other_text: str | None) -> None:
+    first = rows(one_line(0, optimised), one_line(bug, optimised))[0]
+    assert (first["kind"], first["line"], first["times"]) == ("code", bug_line(bug), 1), first
+    assert text is None or (first["value"], first["other_value"]) == (text, other_text)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,11 +18,12 @@ from hypothesis import strategies as st
 from ptweave.cli import main
 from ptweave.data.bundle import Bundle
 from ptweave.data.errors import BadInput
-from ptweave.data.schemas import FLOW
+from ptweave.data.schemas import FLOW, SYSCALLS, write_table
 from ptweave.merge import Run, merge_run
 from ptweave.merge.compare import Compared, Comparer
 from ptweave.merge.events import merge_events
-from ptweave.merge.places import Code, match_places
+from ptweave.merge.places import match_places
+from ptweave.merge.run_code import Code
 from ptweave.merge.tables import ThreadRows, numbers
 from support.bundle_writer import BundleWriter
 
@@ -158,6 +160,30 @@ def test_what_fork_returned_to_a_parent_is_no_difference_but_that_it_failed_is(t
         paths.append(program.merged())
     assert rows(paths[0], paths[1]) == []
     assert [row["what"] for row in rows(paths[0], paths[2])] == ["fork: another result"]
+
+
+def connected(path: Path, address: bytes) -> None:
+    row = {column.name: None for column in SYSCALLS.columns}
+    write_table(path / "tables", SYSCALLS, pa.Table.from_pylist([
+        {**row, "thread": 0, "seq": 1, "t_enter": 1, "t_exit": 2, "number": 42, "name": "connect", "args": [3, 64, 110],
+         "paths": [], "files": [], "data": [{"argument": 1, "size": len(address), "data": address}], "result": 0,
+         "placed": "exact"}], SYSCALLS.schema))
+
+
+@pytest.mark.parametrize(("one", "other", "differ"), [
+    (b"\1\0/run/a\0abc", b"\1\0/run/a\0xyz", False),  # behind the end of the path
+    (b"\1\0/run/a\0abc", b"\1\0/run/b\0abc", True),
+    (b"\1\0\0abc", b"\1\0\0abd", True),                # an abstract name has no such end
+    (b"\2\0\x1f\x90\x7f\0\0\1", b"\2\0\x1f\x91\x7f\0\0\1", True)])
+def test_what_lies_behind_a_sockets_path_is_no_difference(tmp_path: Path, one: bytes, other: bytes,
+                                                          differ: bool) -> None:
+    paths = []
+    for name, address in (("one", one), ("other", other)):
+        program = Program(tmp_path, name)
+        program.run([program.round()])
+        paths.append(program.merged())
+        connected(paths[-1], address)
+    assert [row["what"] for row in rows(*paths)] == (["connect: another data"] if differ else [])
 
 
 def ask(capfd: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:

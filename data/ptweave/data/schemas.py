@@ -130,6 +130,8 @@ BLOCKS = Table("blocks", "a distinct basic block: from an entry to the first bra
     Column("function_offset", _I64, "bytes", "offset of the block in that function"),
     Column("file", _STR, "", "source file; null without line information", dictionary=True),
     Column("line", _I32, "", "source line; null without line information"),
+    Column("last_file", _STR, "", "source file of its last instruction", dictionary=True),
+    Column("last_line", _I32, "", "source line of its last instruction: the branch's"),
 ), ("block",))
 
 PATHS = Table("paths", "a distinct sequence of blocks executed in one go", (

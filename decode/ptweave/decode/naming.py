@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Functions and source lines for the blocks of a run: the last four columns of the table `blocks`.
+"""Functions and source lines for the blocks of a run: the last six columns of the table `blocks`.
 
 Functions: from the symbol tables of the file's debug file, of the file itself and of the mini debug information in
 it, then PLT stubs, then what only the unwind table knows (`sub_<address>`). Code that is in no ELF file gets the names
@@ -104,33 +104,40 @@ class Naming:
         self._users: dict[int, list[int]] | None = None
 
     def columns(self, images: npt.NDArray[np.int32], offsets: npt.NDArray[np.int64],
-                ips: npt.NDArray[np.uint64] | None = None) -> dict[str, pa.Array]:
-        """The columns function, function_offset, file and line for blocks at `offsets` in `images`.
+                ips: npt.NDArray[np.uint64] | None = None,
+                lasts: npt.NDArray[np.int64] | None = None) -> dict[str, pa.Array]:
+        """The columns function, function_offset, file, line, last_file and last_line for blocks at `offsets` in
+        `images`.
 
-        `ips`: the addresses they ran at, for code that is in no file.
+        `ips`: the addresses they ran at, for code that is in no file. `lasts`: bytes from their first instruction to
+        their last one; none: blocks of one instruction.
         """
         result = _Columns(len(images))
+        if lasts is None:
+            lasts = np.zeros(len(images), np.int64)
         for number in np.unique(images):
             if not 0 <= number < len(self.code.images):
                 continue
             image, rows = self.code.images[number], np.flatnonzero(images == number)
             if image.elf is not None:
-                self._name(image, image.elf, rows, offsets[rows].astype(np.uint64), result)
+                self._name(image, image.elf, rows, offsets[rows].astype(np.uint64), lasts[rows], result)
             elif ips is not None:
                 self._name_generated(image, rows, ips[rows], result)
         return result.arrays()
 
     def _name(self, image: Image, elf: Elf, rows: npt.NDArray[np.int64], offsets: Addresses,
-              result: _Columns) -> None:
+              lasts: npt.NDArray[np.int64], result: _Columns) -> None:
         addresses, known = elf.addresses(offsets)
         rows, addresses = rows[known], addresses[known]
-        named = read_names(elf, image.path, self.files, addresses)
+        ends = addresses + lasts[known].astype(np.uint64)
+        named = read_names(elf, image.path, self.files, np.concatenate([addresses, ends]))
         image.debug = named.debug
         image.problems += named.problems
         if named.functions is not None:
             result.add_functions(rows, addresses, named.functions)
         if named.lines is not None:
-            result.add_lines(rows, addresses, named.lines)
+            result.first.add(rows, addresses, named.lines)
+            result.last.add(rows, ends, named.lines)
 
     def _name_generated(self, image: Image, rows: npt.NDArray[np.int64], ips: Addresses, result: _Columns) -> None:
         for pid in self._pids(image):
@@ -166,16 +173,38 @@ class Naming:
         return self._maps[pid]
 
 
+class _Places:
+    """Files, as indexes into their distinct names, and lines."""
+
+    def __init__(self, count: int, names: dict[str, int]) -> None:
+        """`names`: known so far; more are added."""
+        self._file = np.full(count, -1, np.int32)
+        self._line = np.zeros(count, np.int32)
+        self._names = names
+
+    def add(self, rows: npt.NDArray[np.int64], addresses: Addresses, lines: Lines) -> None:
+        files, numbers = lines.find(addresses)
+        known = files >= 0
+        rows, files, numbers = rows[known], files[known], numbers[known]
+        distinct, back = np.unique(files, return_inverse=True)
+        interned = [self._names.setdefault(_normal(lines.names[int(i)]), len(self._names)) for i in distinct]
+        self._file[rows] = np.array(interned, np.int32)[back] if interned else 0
+        self._line[rows] = numbers
+
+    def arrays(self) -> tuple[pa.Array, pa.Array]:
+        return (_texts(self._file, list(self._names)),
+                pa.array(self._line, mask=(self._file < 0) | (self._line <= 0)))
+
+
 class _Columns:
-    """The four columns being filled: texts as indexes into their distinct values."""
+    """The columns being filled: texts as indexes into their distinct values."""
 
     def __init__(self, count: int) -> None:
         self.function = np.full(count, -1, np.int32)
         self.function_offset = np.zeros(count, np.int64)
-        self.file = np.full(count, -1, np.int32)
-        self.line = np.zeros(count, np.int32)
         self._functions: dict[str, int] = {}
-        self._files: dict[str, int] = {}
+        files: dict[str, int] = {}
+        self.first, self.last = _Places(count, files), _Places(count, files)
 
     def add_functions(self, rows: npt.NDArray[np.int64], addresses: Addresses, functions: Functions) -> None:
         found = functions.find(addresses)
@@ -186,23 +215,13 @@ class _Columns:
         self.function[rows] = np.array(numbers, np.int32)[back] if numbers else 0
         self.function_offset[rows] = (addresses - functions.starts[found]).astype(np.int64)
 
-    def add_lines(self, rows: npt.NDArray[np.int64], addresses: Addresses, lines: Lines) -> None:
-        files, numbers = lines.find(addresses)
-        known = files >= 0
-        rows, files, numbers = rows[known], files[known], numbers[known]
-        distinct, back = np.unique(files, return_inverse=True)
-        interned = [self._files.setdefault(_normal(lines.names[int(i)]), len(self._files)) for i in distinct]
-        self.file[rows] = np.array(interned, np.int32)[back] if interned else 0
-        self.line[rows] = numbers
-
     def arrays(self) -> dict[str, pa.Array]:
         unnamed = self.function < 0
-        return {
-            "function": _texts(self.function, list(self._functions)),
-            "function_offset": pa.array(self.function_offset, mask=unnamed),
-            "file": _texts(self.file, list(self._files)),
-            "line": pa.array(self.line, mask=(self.file < 0) | (self.line <= 0)),
-        }
+        found = {"function": _texts(self.function, list(self._functions)),
+                 "function_offset": pa.array(self.function_offset, mask=unnamed)}
+        for prefix, places in (("", self.first), ("last_", self.last)):
+            found[f"{prefix}file"], found[f"{prefix}line"] = places.arrays()
+        return found
 
 
 def _texts(codes: npt.NDArray[np.int32], values: list[str]) -> pa.Array:

@@ -14,8 +14,9 @@ import numpy.typing as npt
 
 from ptweave.merge._merge import ffi, lib
 from ptweave.merge.events import Events
-from ptweave.merge.places import Code, Places
+from ptweave.merge.places import Places
 from ptweave.merge.program import check
+from ptweave.merge.run_code import Code
 from ptweave.merge.tables import I32, I64, U64
 from ptweave.merge.walk import MAX_DEPTH, MAX_STACKS, NODE_DTYPE
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,10 +24,11 @@ from ptweave.merge import moments as moment_streams
 from ptweave.merge._merge import lib
 from ptweave.merge.addresses import Addresses
 from ptweave.merge.compare import Apart, Comparer, Difference, Frame, Way
-from ptweave.merge.diff_records import Records, compare_records, timing_rows
+from ptweave.merge.diff_records import Group, Records, compare_records, timing_rows
 from ptweave.merge.events import Events, events_of, interruptions, merge_events
 from ptweave.merge.pairs import Pairs, Thread, match_threads
-from ptweave.merge.places import Code, Places, match_places
+from ptweave.merge.places import Places, match_places
+from ptweave.merge.run_code import Code
 from ptweave.merge.syscalls import EXEC, EXIT, RT_SIGRETURN
 from ptweave.merge.tables import I32, I64, ThreadRows, numbers
 from ptweave.merge.tasks import load_tasks
@@ -43,7 +43,7 @@ SCHEMA = pa.schema([
     ("other_blocks", pa.int64()), ("calls", pa.list_(pa.string())), ("other_calls", pa.list_(pa.string())),
     ("t", pa.int64()), ("seq", pa.int64()), ("other_seq", pa.int64()), ("stack", pa.list_(pa.string())),
     ("other_stack", pa.list_(pa.string()))])
-"""`kind`: flow, call, gap, end, system call, thunk, thread. Columns `other_…` are the other run's."""
+"""`kind`: flow, code, gap, end, system call, thunk, thread. Columns `other_…` are the other run's."""
 
 TIMING = pa.schema([
     ("kind", pa.string()), ("thread", pa.int32()), ("other_thread", pa.int32()), ("detail", pa.string()),
@@ -57,15 +57,6 @@ THREADS = pa.schema([
 """Threads beside each other; `places` where their flows differ."""
 
 
-class Group(IntEnum):
-    """Where a difference is, the likeliest cause first."""
-
-    CHANGED = 0   # in a function whose code is not the same
-    PROGRAM = 1
-    LIBRARY = 2
-    LOADER = 3    # before main, or in what loads libraries
-
-
 @dataclass
 class Comparison:
     """What comparing two runs gave: Arrow tables of SCHEMA, TIMING and THREADS; `notes` say what was not compared."""
@@ -75,6 +66,8 @@ class Comparison:
     threads: pa.Table
     notes: list[str] = field(default_factory=list)
 
+
+OTHER_CODE = "the code is not the same"
 
 Progress = Callable[[int, int], None]
 
@@ -161,6 +154,7 @@ class _Diff:
                     if found.others:
                         self._note(f"thread {one.number}: {found.others} more differences, at places beyond the first "
                                    f"{len(found.differences)}")
+            rows += _code_rows(sides, places, {(row["function"], row["line"]) for row in rows})
         finally:
             for side in sides:
                 side.close()
@@ -216,7 +210,8 @@ class _Side:
         return [self.frame(frame) for frame in stack]
 
     def frame(self, frame: Frame) -> str:
-        _, file, line = self.code.where(-1 if frame.block is None else frame.block)
+        """A frame, and the line it was left on."""
+        _, file, line = self.code.where_last(-1 if frame.block is None else frame.block)
         name = frame.function or "?"
         return name if file is None or line is None else f"{name} ({file}:{line})"
 
@@ -228,8 +223,8 @@ def _flow_rows(differences: list[Difference], threads: tuple[Thread, Thread], si
     seqs = [one.a.from_seq if one.a.from_seq is not None else one.a.seq or 0 for one in differences]
     when = sides[0].when(threads[0].number, seqs)
     for one, at in zip(differences, seqs, strict=True):
-        sure = one.a.from_block if one.a.from_block is not None else one.a.block
-        function, file, line = sides[0].code.where(-1 if sure is None else sure)
+        sure = one.a.block if one.a.from_block is None or _is_other_code(one, sides, places) else one.a.from_block
+        function, file, line = sides[0].code.where_last(-1 if sure is None else sure)
         ways = [_target(way, side) for way, side in zip((one.a, one.b), sides, strict=True)]
         key = (one.kind, function, file, line, *ways)
         if key in rows:
@@ -239,13 +234,29 @@ def _flow_rows(differences: list[Difference], threads: tuple[Thread, Thread], si
             continue
         rows[key] = {
             "kind": one.kind.value, "thread": threads[0].number, "other_thread": threads[1].number,
-            "function": function, "file": file, "line": line, "what": _what(one, sides), "times": one.times,
+            "function": function, "file": file, "line": line, "what": _what(one, sides, places), "times": one.times,
             "value": ways[0], "other_value": ways[1], "blocks": one.a.blocks, "other_blocks": one.b.blocks,
             "calls": _calls(one.a, one.b), "other_calls": _calls(one.b, one.a), "t": when.get(at), "seq": at,
             "other_seq": one.b.from_seq if one.b.from_seq is not None else one.b.seq,
             "stack": sides[0].frames(one.a.stack), "other_stack": sides[1].frames(one.b.stack),
-            "group": _group(one, sides[0], places, function)}
+            "group": Group.CODE if _is_same_line(one, sides, places) else _group(one, sides[0], places, function)}
     return list(rows.values())
+
+
+def _code_rows(sides: list[_Side], places: Places, known: set[tuple[str | None, int | None]]) -> list[dict[str, Any]]:
+    """Rows of code that both runs executed and that is not the same: of each function of the program the first line,
+    unless that is known for a difference."""
+    rows: dict[str | None, dict[str, Any]] = {}
+    code = sides[0].code
+    for one in sorted(places.unlike.values(), key=lambda one: int(code.offset[one.block])):
+        function, file, line = (code.where_last if one.last else code.where)(one.block)
+        if code.image[one.block] != code.main:
+            continue
+        row = rows.setdefault(function, {
+            "kind": "code", "function": function, "file": file, "line": line, "what": OTHER_CODE, "times": 0,
+            "value": one.text, "other_value": one.other_text, "group": Group.CODE})
+        row["times"] += 1
+    return [row for row in rows.values() if (row["function"], row["line"]) not in known]
 
 
 def _target(way: Way, side: _Side) -> str:
@@ -262,13 +273,37 @@ _WHAT = {lib.PTM_COND_JUMP: "a branch went another way", lib.PTM_IND_JUMP: "a ju
          lib.PTM_RETURN: "a return went elsewhere", lib.PTM_SYSCALL: "another way on from a system call"}
 
 
-def _what(one: Difference, sides: list[_Side]) -> str:
+def _is_other_code(one: Difference, sides: list[_Side], places: Places) -> bool:
+    """Whether both went the same way from the last block that both executed: what follows there is other code."""
+    came, went = one.a.from_block, one.a.block
+    if came is None or went is None or one.b.from_block is None or one.b.block is None:
+        return False
+    ends = int(sides[0].code.program.blocks["cls"][came])
+    if ends == lib.PTM_COND_JUMP:
+        return came not in places.unlike and sides[0].code.follows(came, went) == sides[1].code.follows(
+            one.b.from_block, one.b.block)
+    within = sides[0].code.where(went)[0] == sides[0].code.where(came)[0]
+    return within and ends in (lib.PTM_JUMP, lib.PTM_OTHER)
+
+
+def _is_same_line(one: Difference, sides: list[_Side], places: Places) -> bool:
+    """Whether all that both executed until they agreed again was one block of the same line."""
+    if one.a.block is None or one.b.block is None or not one.a.blocks == one.b.blocks == one.times:
+        return False
+    ours, theirs = ((side.code.where(block)[2], side.code.where_last(block)[2])
+                    for side, block in zip(sides, (one.a.block, one.b.block), strict=True))
+    return ours == theirs and None not in ours and _is_other_code(one, sides, places)
+
+
+def _what(one: Difference, sides: list[_Side], places: Places) -> str:
     if one.kind is Apart.END:
         return "this run's thread went on" if one.b.block is None else "the other run's thread went on"
     if one.kind is Apart.GAP:
         return "a hole in the record of one of them"
     if one.a.from_block is None:
         return "they begin in different places"
+    if _is_other_code(one, sides, places):
+        return OTHER_CODE
     return _WHAT.get(int(sides[0].code.program.blocks["cls"][one.a.from_block]), "another way was gone")
 
 

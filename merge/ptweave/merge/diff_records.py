@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -44,11 +45,18 @@ CHANGING = ("getrandom", "clock_gettime", "gettimeofday", "time", "times", "getr
 _QUIET = ", ".join(f"'{name}'" for name in (*ADDRESSES, *NUMBERS, *DESCRIPTORS, *CHANGING))
 _CHANGING = ", ".join(f"'{name}'" for name in (*NUMBERS, *CHANGING))
 
+_UNIX_PATH = "^0100(?:[1-9A-F][0-9A-F]|0[1-9A-F])+"
+"""Of a socket's address in hexadecimal, AF_UNIX: the family, and the path up to its end. What happened to be in memory
+is behind that."""
+
 _SYSCALLS = f"""
 select row_number() over (order by seq nulls last, t_enter) as row, hash(name) as token,
        hash(case when name in ({_QUIET}) and coalesce(result, 0) >= 0 then null else result end) as result,
        hash(errno) as errno, hash(paths) as paths,
-       hash(case when name in ({_CHANGING}) then null else list_transform(data, lambda x: x.data) end) as data,
+       hash(case when name in ({_CHANGING}) then null
+            when name in ('bind', 'connect') then list_transform(data, lambda x: coalesce(
+              nullif(regexp_extract(hex(x.data), '{_UNIX_PATH}'), ''), hex(x.data)))
+            else list_transform(data, lambda x: hex(x.data)) end) as data,
        coalesce(seq, -1) as seq, coalesce(t_enter, 0) as t, coalesce(t_exit - t_enter, 0) as ns, 0 as thunk
 from syscalls where thread = ? and name not in ('futex', 'sched_yield') order by 1"""
 _SYSCALL = """
@@ -70,6 +78,16 @@ select operation, operation || ' = ' || coalesce(result::varchar, '?'),
   select *, row_number() over (order by thunk) as row from thunks where thread = ?)
   left join call_stacks using (stack)
 where row = ?"""
+
+class Group(IntEnum):
+    """Where a difference is, the likeliest cause first."""
+
+    CHANGED = 0   # in a function whose code is not the same
+    CODE = 1      # that code itself
+    PROGRAM = 2
+    LIBRARY = 3
+    LOADER = 4    # before main, or in what loads libraries
+
 
 _FIELDS = ("result", "errno", "paths", "data")
 
@@ -155,7 +173,7 @@ def _row(a: _Rows, one: dict[str, Any] | None, b: _Rows, other: dict[str, Any] |
             "value": one and one["text"], "other_value": other and other["text"],
             "t": one and one["t"], "seq": one and one["seq"], "other_seq": other and other["seq"],
             "stack": one and one["functions"], "other_stack": other and other["functions"],
-            "group": 2 if known["name"] in MEMORY else 1}
+            "group": Group.LIBRARY if known["name"] in MEMORY else Group.PROGRAM}
 
 
 def _differing(a: _Rows, b: _Rows, to: I64) -> Iterator[dict[str, Any]]:
