@@ -161,6 +161,17 @@ def test_under_the_engine_programs_give_exactly_what_they_know(program: Path, tm
         shutil.rmtree(tmp_path / "run.ptw")
 
 
+def test_the_loaders_writes_are_no_races_and_atomic_instructions_are_told_apart(tmp_path: Path) -> None:
+    """Functions are bound when they are called first, while the other thread calls them, too."""
+    lazy = compile_c(PROGRAMS / "known_atomics.c", tmp_path / "known_atomics", "-g", "-Wl,-z,lazy")
+    with wrapped(lazy, tmp_path) as known:
+        found = known.run.sql("select distinct page, overlap, pairs, function, other_function from races order by all")
+        writes = known.run.sql("select count(*) from accesses where write and function like '_dl_%' and thread > 0")
+        assert writes.rows()[0][0] > 0, "control: the loader did write"
+        assert found.rows() == [(known.page(number), overlap, 1, "use", "use")
+                                for number, overlap in enumerate(("atomic", "address", "atomic"))]
+
+
 def wrap_bytes(program: Path, folder: Path) -> Path:
     """A run of `bytes` in a folder: each thread makes a page of `out` of its part of `in`."""
     (folder / "in").write_bytes(bytes(range(256)) * (THREADS * APART // 256))

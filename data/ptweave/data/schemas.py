@@ -307,7 +307,8 @@ EDGES = Table("edges", "a dependence: of a thunk on another or on what came in, 
 RACES = Table("races", "two places in the code where two threads accessed a page, one of them at least writing, in "
               "thunks neither of which happens before the other", (
     Column("overlap", _STR, "", "bytes: the same bytes (known in the private view); address: both began in the "
-           "same word of 8 bytes; page: nothing more is known than the page", dictionary=True),
+           "same word of 8 bytes; page: nothing more is known than the page; atomic: the same bytes or word, by "
+           "atomic instructions", dictionary=True),
     Column("pairs", _I64, "", "pairs of such thunks", delta=True),
     Column("page", _U64, "address", "first byte of the page"),
     Column("thread", _I32, "", "the one thread", dictionary=True),

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ptweave.data import layout
 from ptweave.data.bundle import Bundle
@@ -254,10 +255,9 @@ class Lines:
     """Functions and lines of instructions: of the block that begins with one, or (a call) that ends with it."""
 
     def __init__(self, bundle: Bundle, program: Program, addresses: Addresses) -> None:
-        table = read_table(bundle, BLOCKS, ["block", "file", "line"], ["file"])
+        table = read_table(bundle, BLOCKS, ["block", "file", "line", "last_file", "last_line"], ["file", "last_file"])
         order = np.argsort(numbers(table, "block"), kind="stable")
-        table = table.take(pa.array(order))
-        self._file, self._line = table.column("file"), table.column("line")
+        self._table = table.take(pa.array(order))
         self._program = program
         self._addresses = addresses
 
@@ -268,20 +268,32 @@ class Lines:
         keys["thread"], keys["ip"] = threads, ip
         distinct, first, back = np.unique(keys, return_index=True, return_inverse=True)
         block = np.full(len(distinct), -1, np.int64)
+        begin = np.zeros(len(distinct), np.bool_)
         function = np.zeros(len(distinct), np.int64)
         for thread in np.unique(distinct["thread"]):
             here = np.flatnonzero(distinct["thread"] == thread)
             place = self._addresses.locate(int(thread), times[first[here]], distinct["ip"][here])
             begins = self._addresses.blocks_at(place, distinct["ip"][here])
             block[here] = np.where(begins >= 0, begins, self._addresses.blocks_before(np.where(place, place + _ONE, 0)))
+            begin[here] = begins >= 0
             function[here] = self._addresses.functions_at(place)
         known = block >= 0
         function[known] = self._program.blocks["function"][block[known]]
         back = back.reshape(-1)
-        rows = pa.array(block[back], mask=~known[back])
-        return {"ip": ips, "function": self._program.names(function[back]), "file": _texts(self._file.take(rows)),
-                "line": self._line.take(rows)}
+        firsts, lasts = (pa.array(block[back], mask=~which[back]) for which in (begin, known & ~begin))
+        at = self._table
+        named = {name: pc.coalesce(_plain(at[name].take(firsts)), _plain(at[f"last_{name}"].take(lasts)))
+                 for name in ("file", "line")}
+        return {"ip": ips, "function": self._program.names(function[back]), **named}
+
+    def places(self, threads: I64, times: I64, ips: U64) -> U64:
+        """Packed places of instructions; 0 where unknown."""
+        found = np.zeros(len(ips), np.uint64)
+        for thread in np.unique(threads):
+            here = np.flatnonzero(threads == thread)
+            found[here] = self._addresses.locate(int(thread), times[here], ips[here])
+        return found
 
 
-def _texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return column.cast(pa.string())
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column

@@ -29,6 +29,7 @@ from ptweave.merge._merge import ffi, lib
 from ptweave.merge.accesses import Lines
 from ptweave.merge.clocks import Clocks
 from ptweave.merge.program import check
+from ptweave.merge.race_sites import RaceSites
 from ptweave.merge.scratch import Scratch
 from ptweave.merge.tables import numbers, within
 from ptweave.merge.tasks import Tasks
@@ -46,8 +47,8 @@ RACE_DTYPE = np.dtype([
 for _name, _dtype in (("span", SPAN_DTYPE), ("edge", EDGE_DTYPE), ("race", RACE_DTYPE)):
     assert ffi.sizeof(f"struct ptm_{_name}") == _dtype.itemsize
 
-OVERLAPS = ["page", "address", "bytes"]
-"""Codes of `struct ptm_race.overlap`."""
+OVERLAPS = ["page", "address", "bytes", "atomic"]
+"""Codes of `struct ptm_race.overlap`, and what is the last two's where both instructions are atomic."""
 
 _PAGES = """
 select coalesce(program, 0) as program, pages.thread, pages.page, pages.thunk as "first",
@@ -159,14 +160,15 @@ class GraphTables:
         stored = lost = 0
         begun = {int(image.space): image.t_start or 0 for image in tasks.processes}
         tables = self._bundle.tables
-        with TableWriter(tables, EDGES, "1.parquet", pool=pool) as edges, TableWriter(tables, RACES) as races:
+        with TableWriter(tables, EDGES, "1.parquet", pool=pool) as edges, TableWriter(tables, RACES) as races, \
+                RaceSites(self._bundle) as sites:
             for spans, runs in _spans(self._scratch, self._bundle.manifest, programs(tasks, clocks.threads)):
                 good = clocks.has(spans["thread"], spans["first"]) & (spans["until"] >= spans["first"])
                 stored, lost = stored + int(good.sum()), lost + int((~good).sum())
                 found, made, conflicts = graph.pages(spans[good], runs)
                 edges.write(data_table(found, made))
                 if len(conflicts):
-                    races.write(race_table(conflicts, lines, begun))
+                    races.write(race_table(conflicts, lines, sites, begun))
         ledger.add("edges/pages", "pages", stored=stored, lost={"of no thunk": lost})
 
 
@@ -291,9 +293,17 @@ def data_table(found: Found, runs: npt.NDArray[np.uint32]) -> pa.Table:
 # --- races ------------------------------------------------------------------------------------------------------------
 
 
-def race_table(found: Found, lines: Lines, begun: dict[int, int]) -> pa.Table:
-    """Rows of `races`. `begun`: when each process image began, in which instructions have the names they have."""
+def race_table(found: Found, lines: Lines, sites: RaceSites, begun: dict[int, int]) -> pa.Table:
+    """Rows of `races`, without the dynamic loader's. `begun`: when each process image began, in which instructions have
+    the names they have."""
     times = np.array([begun.get(program, 0) for program in found["program"].tolist()], np.int64)
+    places = [lines.places(found["thread"][:, side].astype(np.int64), times, found["site"][:, side].astype(np.uint64))
+              for side in range(2)]
+    atomic = (found["overlap"] != lib.PTM_OVERLAP_PAGE) & sites.are_atomic(places[0]) & sites.are_atomic(places[1])
+    found = found.copy()
+    found["overlap"][atomic] = OVERLAPS.index("atomic")
+    others = ~(sites.are_loaders(places[0]) | sites.are_loaders(places[1]))
+    found, times = found[others], times[others]
     columns: dict[str, Any] = {
         "overlap": pa.DictionaryArray.from_arrays(pa.array(found["overlap"]), pa.array(OVERLAPS)).cast(pa.string()),
         "pairs": found["count"], "page": found["page"]}

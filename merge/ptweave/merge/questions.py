@@ -139,9 +139,10 @@ def contention(*, each: bool = False) -> Question:
 
 
 def races() -> Question:
-    """Accesses that conflict and have no order, surest first: the same bytes, the same word, the same page."""
-    return Question("from races order by case overlap when 'bytes' then 0 when 'address' then 1 else 2 end, "
-                    "pairs desc, page, thread, other_thread")
+    """Accesses that conflict and have no order, surest first: the same bytes, the same word, the same page, atomic
+    ones."""
+    return Question("from races order by case overlap when 'bytes' then 0 when 'address' then 1 when 'page' then 2 "
+                    "else 3 end, pairs desc, page, thread, other_thread")
 
 
 _CALLS = """
