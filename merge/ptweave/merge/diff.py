@@ -278,6 +278,8 @@ def _is_other_code(one: Difference, sides: list[_Side], places: Places) -> bool:
     came, went = one.a.from_block, one.a.block
     if came is None or went is None or one.b.from_block is None or one.b.block is None:
         return False
+    if any(way.from_seq is None or way.seq != way.from_seq + 1 for way in (one.a, one.b)):
+        return False  # something was between: the block they are at is not where the branch went, or its last part
     ends = int(sides[0].code.program.blocks["cls"][came])
     if ends == lib.PTM_COND_JUMP:
         return came not in places.unlike and sides[0].code.follows(came, went) == sides[1].code.follows(
