@@ -7,7 +7,7 @@ from pathlib import Path
 
 import build_tools
 
-SOURCES = ("dump_code", "dump_events", "dump_flow", "dump_packets", "dump_text", "walker")
+SOURCES = ("dump_code", "dump_events", "dump_flow", "dump_lengths", "dump_packets", "dump_text", "walker")
 REMEDY = "install what it needs (apt-get install gcc python3-dev libipt-dev libzydis-dev)"
 
 

@@ -75,6 +75,13 @@ struct dump_tables {
     const char *const *images; /* paths of files; NULL where there is none */
 };
 
+/*
+ * Lengths of the instructions of `n` blocks, block after block, as many as a block has in the table; zeros where its code
+ * is not there, or not what was decoded. `lengths` has room for all. Returns 0, -ENOMEM, or -EINVAL for a block that is
+ * not in the table, or has less than none.
+ */
+int dump_lengths(const struct dump_tables *tables, const int32_t *blocks, size_t n, uint8_t *lengths);
+
 enum dump_form {
     DUMP_IPS,
     DUMP_BLOCKS,

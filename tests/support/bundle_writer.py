@@ -238,7 +238,7 @@ class BundleWriter:
             {"block": block.number, "image": block.image, "offset": block.offset, "ip": block.ip, "size": block.size,
              "instructions": block.instructions, "last": block.last.value, "last_ip": block.last_ip,
              "function": block.function, "function_offset": block.function_offset, "file": None, "line": None,
-             "last_file": None, "last_line": None}
+             "last_file": None, "last_line": None, "lines": None}
             for block in self.blocks])
         put(bundle, schemas.PATHS, [
             {"path": number, "blocks": list(blocks), "length": len(blocks),

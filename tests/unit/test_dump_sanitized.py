@@ -12,7 +12,7 @@ from support.assembler import PROGRAMS, ROOT, compile_c
 from support.pt_writer import PtWriter
 
 SOURCES = [ROOT / "decode/src" / f"{name}.c" for name in
-           ("dump_code", "dump_events", "dump_flow", "dump_packets", "dump_text", "walker")]
+           ("dump_code", "dump_events", "dump_flow", "dump_lengths", "dump_packets", "dump_text", "walker")]
 
 
 @pytest.fixture(scope="module")

@@ -115,6 +115,9 @@ MAPS = Table("maps", "an image mapped into an address space", (
     Column("until", _U32, "epochs", "epoch it is gone in; null to the end"),
 ), ("space", "start"))
 
+LINES = pa.list_(pa.field("item", pa.struct([("file", pa.string()), ("line", pa.int32()),
+                                             ("instructions", pa.int32())])))
+
 BLOCKS = Table("blocks", "a distinct basic block: from an entry to the first branch, or to where an event cut it", (
     Column("block", _I32, "", "block number"),
     Column("image", _I32, "", "image it is in"),
@@ -132,6 +135,8 @@ BLOCKS = Table("blocks", "a distinct basic block: from an entry to the first bra
     Column("line", _I32, "", "source line; null without line information"),
     Column("last_file", _STR, "", "source file of its last instruction", dictionary=True),
     Column("last_line", _I32, "", "source line of its last instruction: the branch's"),
+    Column("lines", LINES, "", "source lines of its instructions, in the order in which they come first, and how many "
+           "instructions are of each (file and line null: of none); null without line information"),
 ), ("block",))
 
 PATHS = Table("paths", "a distinct sequence of blocks executed in one go", (

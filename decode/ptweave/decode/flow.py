@@ -19,7 +19,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -217,10 +216,7 @@ class _Decode:
             for part in self.assembler.paths(PATH_ROWS):
                 writer.write(part)
         blocks = self.assembler.blocks()
-        ips = blocks["ip"].to_numpy()
-        names = Naming(self.code, self.files).columns(
-            blocks["image"].to_numpy(), blocks["offset"].to_numpy(), ips,
-            (blocks["last_ip"].to_numpy() - ips).astype(np.int64))
+        names = Naming(self.code, self.files).columns(blocks)
         write_table(self.tables, schemas.BLOCKS, pa.table({**blocks, **names}).cast(schemas.BLOCKS.schema))
         write_table(self.tables, schemas.IMAGES, self.code.image_rows())
         write_table(self.tables, schemas.MAPS, self.code.map_rows())

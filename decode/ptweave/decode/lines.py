@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,11 +62,12 @@ class Lines:
 
 
 def lines_of(elf: Elf, code: Elf | None = None, shared: Elf | None = None,
-             wanted: Addresses | None = None) -> Lines | None:
+             wanted: Callable[[], Addresses] | None = None) -> Lines | None:
     """The line table of an ELF file, None when it has none. Raises BadElf when its sections are malformed.
 
     `code`: the file with the code, when `elf` is a debug file of it; `shared`: the file that dwz moved texts to;
-    `wanted`: the addresses that will be looked up: the table then holds no more than these need.
+    `wanted` gives the addresses that will be looked up, once there are lines: the table then holds no more than these
+    need.
     """
     line = contents(elf, ".debug_line", MAX_SECTION)
     if not len(line):
@@ -74,7 +75,7 @@ def lines_of(elf: Elf, code: Elf | None = None, shared: Elf | None = None,
     sections = _Sections(line, contents(elf, ".debug_line_str", MAX_SECTION))
     if _has_old_units(line):
         sections.add_units(elf, shared)
-    addresses = None if wanted is None else np.unique(wanted)
+    addresses = None if wanted is None else np.unique(wanted())
     table = sections.read(addresses, (code or elf).lowest)
     if table.wants_strings:  # they are large, and nearly nobody names files there
         sections.add_strings(elf, shared)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Functions and source lines for the blocks of a run: the last six columns of the table `blocks`.
+"""Functions and source lines for the blocks of a run: the last seven columns of the table `blocks`.
 
 Functions: from the symbol tables of the file's debug file, of the file itself and of the mini debug information in
 it, then PLT stubs, then what only the unwind table knows (`sub_<address>`). Code that is in no ELF file gets the names
@@ -9,9 +9,9 @@ written on, and the name of the function it was inlined into.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache
 from typing import TypeVar
 
 import numpy as np
@@ -19,15 +19,18 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ptweave.data.bundle import perf_map_name
+from ptweave.decode.block_lines import BlockLines, texts
 from ptweave.decode.debug_files import DebugFiles
 from ptweave.decode.demangle import demangle
 from ptweave.decode.elf import Addresses, BadElf, Elf
 from ptweave.decode.functions import Candidates, Functions
 from ptweave.decode.images import Code, Image
+from ptweave.decode.instructions import offsets_in_blocks
 from ptweave.decode.lines import Lines, lines_of
 from ptweave.decode.perf_map import PerfMap, read_perf_map
 from ptweave.decode.plt import plt_stubs
 from ptweave.decode.sections import symbol_file
+from ptweave.decode.stored import numbers
 from ptweave.decode.symbols import symbols_of
 from ptweave.decode.unwind import unnamed
 
@@ -49,10 +52,10 @@ class Named:
 
 
 def read_names(elf: Elf, path: str | None, files: DebugFiles | None = None,
-               wanted: Addresses | None = None) -> Named:
+               wanted: Callable[[], Addresses] | None = None) -> Named:
     """Functions and lines of an ELF file that was recorded as `path`; malformed parts are left out and said.
 
-    `wanted`: the addresses whose lines will be looked up, if they are known: large line tables then take no memory.
+    `wanted` gives the addresses whose lines will be looked up, if they are known: large tables then take no memory.
     """
     files = files or DebugFiles()
     named = Named()
@@ -103,41 +106,40 @@ class Naming:
         self._maps: dict[int, PerfMap | None] = {}
         self._users: dict[int, list[int]] | None = None
 
-    def columns(self, images: npt.NDArray[np.int32], offsets: npt.NDArray[np.int64],
-                ips: npt.NDArray[np.uint64] | None = None,
-                lasts: npt.NDArray[np.int64] | None = None) -> dict[str, pa.Array]:
-        """The columns function, function_offset, file, line, last_file and last_line for blocks at `offsets` in
-        `images`.
-
-        `ips`: the addresses they ran at, for code that is in no file. `lasts`: bytes from their first instruction to
-        their last one; none: blocks of one instruction.
-        """
+    def columns(self, blocks: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
+        """The columns function, function_offset, file, line, last_file, last_line and lines for `blocks`, the other
+        columns of that table."""
+        images, ips = numbers(blocks["image"], -1), numbers(blocks["ip"])
         result = _Columns(len(images))
-        if lasts is None:
-            lasts = np.zeros(len(images), np.int64)
         for number in np.unique(images):
             if not 0 <= number < len(self.code.images):
                 continue
             image, rows = self.code.images[number], np.flatnonzero(images == number)
             if image.elf is not None:
-                self._name(image, image.elf, rows, offsets[rows].astype(np.uint64), lasts[rows], result)
-            elif ips is not None:
+                self._name(image, image.elf, rows, blocks, result)
+            else:
                 self._name_generated(image, rows, ips[rows], result)
         return result.arrays()
 
-    def _name(self, image: Image, elf: Elf, rows: npt.NDArray[np.int64], offsets: Addresses,
-              lasts: npt.NDArray[np.int64], result: _Columns) -> None:
-        addresses, known = elf.addresses(offsets)
+    def _name(self, image: Image, elf: Elf, rows: npt.NDArray[np.int64], blocks: Mapping[str, pa.Array],
+              result: _Columns) -> None:
+        addresses, known = elf.addresses(numbers(blocks["offset"])[rows].astype(np.uint64))
         rows, addresses = rows[known], addresses[known]
-        ends = addresses + lasts[known].astype(np.uint64)
-        named = read_names(elf, image.path, self.files, np.concatenate([addresses, ends]))
+
+        @cache
+        def instructions() -> tuple[Addresses, npt.NDArray[np.int64]]:
+            """Those of the blocks, and which block each is of."""
+            offsets, of = offsets_in_blocks(blocks, rows, [one.file for one in self.code.images])
+            return addresses[of] + offsets.astype(np.uint64), of
+
+        named = read_names(elf, image.path, self.files, lambda: instructions()[0])
         image.debug = named.debug
         image.problems += named.problems
         if named.functions is not None:
             result.add_functions(rows, addresses, named.functions)
         if named.lines is not None:
-            result.first.add(rows, addresses, named.lines)
-            result.last.add(rows, ends, named.lines)
+            at, of = instructions()
+            result.lines.add(rows[of], at, named.lines)
 
     def _name_generated(self, image: Image, rows: npt.NDArray[np.int64], ips: Addresses, result: _Columns) -> None:
         for pid in self._pids(image):
@@ -173,68 +175,24 @@ class Naming:
         return self._maps[pid]
 
 
-class _Places:
-    """Files, as indexes into their distinct names, and lines."""
-
-    def __init__(self, count: int, names: dict[str, int]) -> None:
-        """`names`: known so far; more are added."""
-        self._file = np.full(count, -1, np.int32)
-        self._line = np.zeros(count, np.int32)
-        self._names = names
-
-    def add(self, rows: npt.NDArray[np.int64], addresses: Addresses, lines: Lines) -> None:
-        files, numbers = lines.find(addresses)
-        known = files >= 0
-        rows, files, numbers = rows[known], files[known], numbers[known]
-        distinct, back = np.unique(files, return_inverse=True)
-        interned = [self._names.setdefault(_normal(lines.names[int(i)]), len(self._names)) for i in distinct]
-        self._file[rows] = np.array(interned, np.int32)[back] if interned else 0
-        self._line[rows] = numbers
-
-    def arrays(self) -> tuple[pa.Array, pa.Array]:
-        return (_texts(self._file, list(self._names)),
-                pa.array(self._line, mask=(self._file < 0) | (self._line <= 0)))
-
-
 class _Columns:
     """The columns being filled: texts as indexes into their distinct values."""
 
     def __init__(self, count: int) -> None:
         self.function = np.full(count, -1, np.int32)
         self.function_offset = np.zeros(count, np.int64)
+        self.lines = BlockLines(count)
         self._functions: dict[str, int] = {}
-        files: dict[str, int] = {}
-        self.first, self.last = _Places(count, files), _Places(count, files)
 
     def add_functions(self, rows: npt.NDArray[np.int64], addresses: Addresses, functions: Functions) -> None:
         found = functions.find(addresses)
         rows, addresses, found = rows[found >= 0], addresses[found >= 0], found[found >= 0]
         distinct, back = np.unique(found, return_inverse=True)
-        numbers = [self._functions.setdefault(demangle(functions.name(int(i))), len(self._functions))
-                   for i in distinct]
-        self.function[rows] = np.array(numbers, np.int32)[back] if numbers else 0
+        named = [self._functions.setdefault(demangle(functions.name(int(i))), len(self._functions)) for i in distinct]
+        self.function[rows] = np.array(named, np.int32)[back] if named else 0
         self.function_offset[rows] = (addresses - functions.starts[found]).astype(np.int64)
 
     def arrays(self) -> dict[str, pa.Array]:
         unnamed = self.function < 0
-        found = {"function": _texts(self.function, list(self._functions)),
-                 "function_offset": pa.array(self.function_offset, mask=unnamed)}
-        for prefix, places in (("", self.first), ("last_", self.last)):
-            found[f"{prefix}file"], found[f"{prefix}line"] = places.arrays()
-        return found
-
-
-def _texts(codes: npt.NDArray[np.int32], values: list[str]) -> pa.Array:
-    return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), pa.array(values, pa.string()))
-
-
-@lru_cache(maxsize=4096)
-def _normal(path: str) -> str:
-    """A source path without `.` and `x/..` (links are not followed: the file need not exist here)."""
-    parts: list[str] = []
-    for part in path.split("/"):
-        if part == ".." and parts and parts[-1] not in ("", ".."):
-            parts.pop()
-        elif part not in (".", "") or not parts:
-            parts.append(part)
-    return "/".join(parts)
+        return {"function": texts(self.function, list(self._functions)),
+                "function_offset": pa.array(self.function_offset, mask=unnamed), **self.lines.arrays()}

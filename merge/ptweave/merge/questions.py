@@ -41,7 +41,6 @@ class Part:
 
 _KEYS = {
     By.FUNCTION: ("function", "blocks.function"),
-    By.LINE: ("function, file, line", "blocks.function, blocks.file, blocks.line"),
     By.BLOCK: ("block, function, file, line", "block, blocks.function, blocks.file, blocks.line"),
 }
 
@@ -59,6 +58,18 @@ select {names}, sum(executions * blocks.instructions)::bigint as instructions,
          as percent, sum(executions)::bigint as blocks
 from counted join blocks using (block) group by {keys} order by instructions desc, {names}"""
 
+_LINES = """
+with counted as ({counted}),
+parts as (
+  select blocks.function, executions, unnest(coalesce(lines, [{{'file': blocks.file, 'line': blocks.line,
+    'instructions': blocks.instructions}}]), recursive := true) from counted join blocks using (block))
+select function, file, line, sum(executions * instructions)::bigint as instructions,
+       round(100 * sum(executions * instructions) / sum(sum(executions * instructions)) over (), 2) as percent,
+       sum(executions)::bigint as blocks, max(executions)::bigint as times
+from parts group by function, file, line order by instructions desc, function, file, line"""
+"""A line is of several blocks, and a block of several lines. Where a line calls, all its blocks run each time: it ran
+about as often as the one that ran most."""
+
 _ALL = """select block, sum(executed)::bigint as executions
   from (select path, count(*) as executed from flow {where} group by path) join path_blocks using (path)
   group by block"""
@@ -67,17 +78,20 @@ _ALL = """select block, sum(executed)::bigint as executions
 def hot(by: By = By.FUNCTION, *, thread: int | None = None, part: Part | None = None) -> Question:
     """Where instructions were executed: functions (own instructions, calls and time), lines or blocks; most first.
 
-    Of all threads, one, or part of one's flow (of a part, calls and time are not known).
+    Of all threads, one, or part of one's flow (of a part, calls and time are not known). `blocks` of a line are those
+    with instructions of it, `times` is how often the one ran that ran most.
     """
-    names, keys = _KEYS[by]
-    if part is not None:
-        counted = "select block, executions from block_counts_in(?, ?, ?)"
-        return Question(_COUNTED.format(counted=counted, names=names, keys=keys),
-                        (part.thread, part.begin, part.end))
-    where, params = ("", ()) if thread is None else ("where thread = ?", (thread,))
-    if by is By.FUNCTION:
+    params: tuple[int, ...] = () if thread is None else (thread,)
+    where = "" if thread is None else "where thread = ?"
+    if by is By.FUNCTION and part is None:
         return Question(_PROFILE.format(where=where), params)
-    return Question(_COUNTED.format(counted=_ALL.format(where=where), names=names, keys=keys), params)
+    counted = _ALL.format(where=where)
+    if part is not None:
+        counted, params = "select block, executions from block_counts_in(?, ?, ?)", (part.thread, part.begin, part.end)
+    if by is By.LINE:
+        return Question(_LINES.format(counted=counted), params)
+    names, keys = _KEYS[by]
+    return Question(_COUNTED.format(counted=counted, names=names, keys=keys), params)
 
 
 _WAITS = """

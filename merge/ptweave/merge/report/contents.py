@@ -409,8 +409,8 @@ class Collector:
 
     def _source(self, part: Part) -> None:
         result = self._run.hot("line")
-        file, line, instructions, blocks = (result.columns.index(name) for name in (
-            "file", "line", "instructions", "blocks"))
+        file, line, instructions, times = (result.columns.index(name) for name in (
+            "file", "line", "instructions", "times"))
         listings: dict[str, Listing] = {}
         lines = 0
         for row in result:
@@ -418,7 +418,7 @@ class Collector:
                 continue
             listing = listings.setdefault(row[file], Listing(row[file]))
             ran, executed = listing.counts.get(row[line], (0, 0))
-            listing.counts[row[line]] = (ran + row[blocks], executed + row[instructions])
+            listing.counts[row[line]] = (ran + row[times], executed + row[instructions])
             lines += 1
             if lines == LINES:
                 part.notes.append(f"the {LINES:,} lines that executed most")

@@ -19,8 +19,8 @@ MAX_BYTES = 1 << 20
 
 @dataclass
 class Listing:
-    """A source file: how often its lines ran (line: blocks that begin on it, instructions of them), and its text, where
-    it is there; `note` says why not, or what is to be known about it."""
+    """A source file: how often its lines ran (line: times, instructions), and its text, where it is there; `note` says
+    why not, or what is to be known about it."""
 
     path: str
     counts: dict[int, tuple[int, int]] = field(default_factory=dict)
