@@ -12,10 +12,11 @@ from __future__ import annotations
 import errno
 import mmap
 import os
-from collections import Counter
+from bisect import bisect_left, bisect_right
+from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,9 @@ PART_ROWS = 4 * schemas.ROW_GROUP
 
 WIDE_ROWS = schemas.ROW_GROUP // 8
 """Rows in a row group of tables with many columns: a million of them would take a hundred megabytes to write."""
+
+FLOWS = 64
+"""Tasks whose flow is kept open to look up where threads begin."""
 
 CLASSES = tuple(kind.value for kind in schemas.BlockClass)
 """Names of `enum ptd_class`, in its order."""
@@ -132,6 +136,7 @@ class Assembler:
         self._open: list[Piece] = []
         self._open_rows = 0
         self._parts = 0
+        self._flows: OrderedDict[Path, _FlowOf] = OrderedDict()  # those asked last
         self._off: tuple[str, int] | None = None  # the trace that was off at the end of the last task, and where
 
     def take(self, trace: str, file: Path, *, first: bool) -> Iterator[Part]:
@@ -249,14 +254,11 @@ class Assembler:
 
     def _first_block(self, piece: Piece) -> int:
         """The first block of a piece's flow."""
-        at, opened = piece.rows["flow"][0], TaskFile(piece.file, ("flow",))
-        for number in range(opened.steps):
-            flow = opened.row(number)["flow"]
-            if at < len(flow):
-                path = int(read_map(piece.file)[flow[at].as_py()])
-                return int(lib.ptd_tables_first_block_of(self.tables, path))
-            at -= len(flow)
-        raise damaged(piece.file)
+        flow = self._flows.pop(piece.file, None) or _FlowOf(piece.file)
+        self._flows[piece.file] = flow
+        if len(self._flows) > FLOWS:
+            self._flows.popitem(last=False)
+        return int(lib.ptd_tables_first_block_of(self.tables, flow.path(piece.rows["flow"][0])))
 
     def _close(self) -> Part:
         part = Part(self._parts, tuple(self._open))
@@ -305,6 +307,27 @@ class Assembler:
             "last_ip": array(self.tables, view.last_ip, n, pa.uint64()),
             "mode": pa.array(MODES[array(self.tables, view.mode, n, pa.uint8()).to_numpy() % len(MODES)]),
         }
+
+
+class _FlowOf:
+    """The paths executed in a task, by what they are called in the whole."""
+
+    def __init__(self, file: Path) -> None:
+        self._opened = TaskFile(file, ("flow",))
+        self._map = read_map(file)
+        self._steps: list[pa.Array] = []
+        self._ends: list[int] = []
+
+    def path(self, at: int) -> int:
+        """The path in a row. Raises BadInput when there is none."""
+        while not self._ends or at >= self._ends[-1]:
+            if len(self._steps) == self._opened.steps:
+                raise damaged(self._opened.path)
+            self._steps.append(self._opened.row(len(self._steps))["flow"])
+            self._ends.append((self._ends or [0])[-1] + len(self._steps[-1]))
+        step = bisect_right(self._ends, at)
+        flow = self._steps[step]
+        return int(self._map[flow[at - self._ends[step] + len(flow)].as_py()])
 
 
 _C = {"int8": "int8_t", "uint8": "uint8_t", "int32": "int32_t", "int64": "int64_t", "uint64": "uint64_t"}
@@ -419,6 +442,7 @@ class _Opened:
         self._file = TaskFile(path, (*(name for name in _STEP_COLUMNS), "path_length"))
         self.steps = self._file.steps
         self._kept: dict[int, dict[str, pa.Array]] | None = {} if kept else None
+        self._starts: dict[str, list[int]] | None = None
         self._length = np.ascontiguousarray(self._file.row(self.steps)["path_length"].to_numpy())
         self._map = read_map(path)
         if len(self._map) != len(self._length):
@@ -433,6 +457,26 @@ class _Opened:
         if number not in self._kept:
             self._kept[number] = self._file.row(number)
         return self._kept[number]
+
+    def steps_of(self, rows: dict[str, tuple[int, int]]) -> Iterator[tuple[dict[str, pa.Array], dict[str, int]]]:
+        """The steps in which rows of a piece are, each with how many rows of each kind are before it."""
+        if self._kept is None:
+            before = dict.fromkeys(KINDS, 0)
+            for number in range(self.steps):
+                yield (row := self.row(number)), dict(before)
+                for kind in KINDS:
+                    before[kind] += len(row[_FIRST[kind]])
+            return
+        starts = self._starts = self._starts or self._all_starts()
+        some = [kind for kind in KINDS if rows[kind][0] < rows[kind][1]]
+        first = min((bisect_right(starts[kind], rows[kind][0]) - 1 for kind in some), default=0)
+        last = max((bisect_left(starts[kind], rows[kind][1]) for kind in some), default=0)
+        for number in range(first, min(last, self.steps)):
+            yield self.row(number), {kind: starts[kind][number] for kind in KINDS}
+
+    def _all_starts(self) -> dict[str, list[int]]:
+        return {kind: [0, *accumulate(len(self.row(number)[_FIRST[kind]]) for number in range(self.steps))]
+                for kind in KINDS}
 
 
 class _Files:
@@ -467,9 +511,7 @@ class _Rows:
 
     def steps(self) -> Iterator[dict[str, pa.Array]]:
         """The task's steps, each cut to the rows that are the piece's."""
-        before = dict.fromkeys(KINDS, 0)
-        for number in range(self.file.steps):
-            row = self.file.row(number)
+        for row, before in self.file.steps_of(self.piece.rows):
             cut: dict[str, pa.Array] = {}
             sizes = {kind: len(row[_FIRST[kind]]) for kind in KINDS}
             for name, values in row.items():
@@ -479,8 +521,6 @@ class _Rows:
                         raise damaged(self.piece.file)
                     begin, stop = (min(max(at - before[kind], 0), len(values)) for at in self.piece.rows[kind])
                     cut[name] = values.slice(begin, stop - begin)
-            for kind, size in sizes.items():
-                before[kind] += size
             yield cut
 
     def flow(self, step: dict[str, pa.Array], ret: _Flow) -> None:
