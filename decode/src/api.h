@@ -161,7 +161,7 @@ void ptd_images_destroy(struct ptd_images *images);
 
 /*
  * Add `size` bytes at `offset` of the file at `path`, executed at `address`; `image` is the number rows call it by.
- * Returns the section's number (>= 0); the same section given twice is one. Errors are libipt's.
+ * Returns the section's number (>= 0); the same section given twice is one, of the image given last. Errors are libipt's.
  */
 int ptd_images_add(struct ptd_images *images, const char *path, int32_t image, uint64_t offset, uint64_t size,
                    uint64_t address);
@@ -169,7 +169,10 @@ int ptd_images_add(struct ptd_images *images, const char *path, int32_t image, u
 /* What one address space looks like during one slice of a trace: some of the sections. */
 struct ptd_space;
 
-/* A space of `count` sections that do not overlap; it borrows `images`. Errors are libipt's. */
+/*
+ * A space of `count` sections that do not overlap. libipt has it mapped only while it is used, and some that were.
+ * Returns 0 or libipt's error.
+ */
 int ptd_space_create(struct ptd_images *images, const int *sections, size_t count, struct ptd_space **ret);
 void ptd_space_destroy(struct ptd_space *space);
 

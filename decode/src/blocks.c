@@ -178,6 +178,16 @@ void ptd_blocks_clear(struct ptd_blocks *blocks)
     blocks->last_hit = 0;
 }
 
+void ptd_blocks_enter_round(struct ptd_blocks *blocks, uint32_t round)
+{
+    if (blocks->round == round)
+        return;
+    blocks->round = round;
+    memset(blocks->hits, 0, (blocks->hits_mask + 1) * sizeof *blocks->hits);
+    blocks->hits_count = 0;
+    blocks->last_hit = 0;
+}
+
 int ptd_blocks_intern_row(struct ptd_blocks *blocks, const struct ptd_block_row *row, int32_t *ret)
 {
     struct ptd_block_row copy = *row;
@@ -212,7 +222,8 @@ static int grow_hits(struct ptd_blocks *blocks)
 int ptd_blocks_intern_new(struct ptd_blocks *blocks, struct ptd_space *space, const struct pt_block *block,
                           const struct ptd_block_hit **ret)
 {
-    const struct ptd_section *section = ptd_images_section(ptd_space_images(space), block->isid);
+    const struct ptd_section *section =
+        ptd_images_section(ptd_space_images(space), ptd_space_section(space, block->isid));
     struct ptd_block_row row = {
         .image = -1,
         .ip = block->ip,

@@ -44,6 +44,7 @@ struct ptd_blocks {
     struct ptd_block_hit *hits;
     uint64_t hits_mask;
     size_t hits_count;
+    uint32_t round;    /* whose isids they have (ptd_space_round) */
     uint64_t last_hit; /* where the entry lies that was asked for last: a guess after the table has grown */
 };
 
@@ -72,6 +73,9 @@ void ptd_blocks_fetch_row(const struct ptd_blocks *blocks, const struct ptd_bloc
 
 /* Forget all blocks; memory stays for those to come. */
 void ptd_blocks_clear(struct ptd_blocks *blocks);
+
+/* What libipt gives is of spaces of that round from now on: in another one isids mean other sections. */
+void ptd_blocks_enter_round(struct ptd_blocks *blocks, uint32_t round);
 
 /* The number of a block that was decoded and described elsewhere. Returns 0, -ENOMEM or -EOVERFLOW. */
 int ptd_blocks_intern_row(struct ptd_blocks *blocks, const struct ptd_block_row *row, int32_t *ret);

@@ -382,7 +382,11 @@ static int cached_init(struct ptd_cached *cached, struct ptd_tables *tables, str
     struct ptd_segment *segment = &cached->segment;
     const struct ptd_cpu *cpu = &cached->cpu;
     segment->tables = tables;
-    segment->space = slice->switch_count ? slice->switches[0].space : space;
+    struct ptd_space *entered = slice->switch_count ? slice->switches[0].space : space;
+    int error = ptd_space_use(entered);
+    if (error < 0)
+        return error;
+    segment->space = entered;
     segment->images = ptd_space_images(space);
     segment->slice = *slice;
     segment->clocks = clocks_of(cpu, slice);
@@ -443,5 +447,7 @@ void ptd_cached_destroy(struct ptd_cached *cached)
     ptd_rows_destroy(cached->known);
     ptd_buffer_deinit(&cached->segment.buffer);
     ptd_pace_deinit(&cached->segment.pace);
+    if (cached->segment.space)
+        ptd_space_leave(cached->segment.space);
     free(cached);
 }

@@ -77,10 +77,10 @@ static int32_t add(struct ptd_code *code, const struct ptd_node *node)
 int32_t ptd_code_add(struct ptd_code *code, uint64_t ip)
 {
     return add(code, &(struct ptd_node){
-        .ip = ip, .kind = PTD_NODE_NEW, .isid = -1, .target_node = -1, .end_node = -1, .block = -1});
+        .ip = ip, .kind = PTD_NODE_NEW, .section = -1, .target_node = -1, .end_node = -1, .block = -1});
 }
 
-int32_t ptd_code_part(struct ptd_code *code, uint64_t ip, const struct ptd_straight *straight)
+int32_t ptd_code_part(struct ptd_code *code, uint64_t ip, const struct ptd_straight *straight, int32_t section)
 {
     uint64_t slot = ptd_mix(ip) & code->table_mask;
     for (; code->table[slot].node_plus_1; slot = (slot + 1) & code->table_mask) {
@@ -93,7 +93,7 @@ int32_t ptd_code_part(struct ptd_code *code, uint64_t ip, const struct ptd_strai
         .kind = PTD_NODE_PART,
         .last_ip = straight->last_ip,
         .end = straight->end,
-        .isid = straight->isid,
+        .section = section,
         .instructions = (uint16_t)straight->instructions,
         .last = (uint8_t)straight->last,
         .target_node = -1,
@@ -134,7 +134,7 @@ int ptd_code_decode(struct ptd_code *code, struct ptd_space *space, int32_t numb
     node->last_ip = straight.last_ip;
     node->end = straight.end;
     node->target = straight.target;
-    node->isid = straight.isid;
+    node->section = ptd_space_section(space, straight.isid);
     node->instructions = (uint16_t)straight.instructions;
     node->last = (uint8_t)straight.last;
     node->call = straight.call;

@@ -30,7 +30,7 @@ struct ptd_node {
     uint64_t last_ip;
     uint64_t end;
     uint64_t target; /* of direct branches */
-    int32_t isid;
+    int32_t section; /* -1: not known */
     int32_t target_node, end_node; /* -1: not looked up yet */
     uint16_t instructions;
     uint8_t kind;
@@ -73,7 +73,7 @@ static inline int32_t ptd_code_at(struct ptd_code *code, uint64_t ip)
 }
 
 /* The node of a block's beginning, added when it is new; -ENOMEM. */
-int32_t ptd_code_part(struct ptd_code *code, uint64_t ip, const struct ptd_straight *straight);
+int32_t ptd_code_part(struct ptd_code *code, uint64_t ip, const struct ptd_straight *straight, int32_t section);
 
 /* Decode a new node. Returns 0, or -EILSEQ when there is no such code in `space`, or none that is ours to decode. */
 int ptd_code_decode(struct ptd_code *code, struct ptd_space *space, int32_t node);

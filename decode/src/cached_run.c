@@ -14,7 +14,7 @@ static int32_t block_of(struct ptd_segment *segment, int32_t number)
     struct ptd_node *node = &segment->steps->code.nodes[number];
     if (node->stamp == segment->steps->stamp)
         return node->block;
-    const struct ptd_section *section = ptd_images_section(segment->images, node->isid);
+    const struct ptd_section *section = ptd_images_section(segment->images, node->section);
     struct ptd_block_row row = {
         .image = -1,
         .ip = node->ip,
@@ -217,7 +217,7 @@ static int32_t part_of(struct ptd_segment *segment, const struct ptd_node *node,
     if (ip <= node->ip || ip > node->last_ip ||
         ptd_walker_straight(ptd_space_walker(segment->space), node->ip, ip, &straight) < 0 || straight.end != ip)
         return -1;
-    return ptd_code_part(&segment->steps->code, node->ip, &straight);
+    return ptd_code_part(&segment->steps->code, node->ip, &straight, ptd_space_section(segment->space, straight.isid));
 }
 
 static int append_and_note(struct ptd_segment *segment, int32_t node)

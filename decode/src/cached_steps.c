@@ -111,7 +111,7 @@ static bool any_gone(const struct ptd_steps *steps, const int32_t *sections, siz
     for (size_t i = 0; i < steps->section_count && !some; i++)
         some = !contains(sections, count, steps->sections[i]);
     for (size_t i = 0; some && i < steps->code.count; i++)
-        if (steps->code.nodes[i].isid >= 0 && !contains(sections, count, steps->code.nodes[i].isid))
+        if (steps->code.nodes[i].section >= 0 && !contains(sections, count, steps->code.nodes[i].section))
             return true;
     return false;
 }

@@ -205,7 +205,7 @@ static int configure(struct ptd_decoder *decoder, const struct ptd_cpu *cpu)
     decoder->paced = cpu->exact_time || decoder->slice.switch_count;
     if (decoder->paced && ptd_pace_init(&decoder->pace, cpu, &decoder->slice) < 0)
         return -ENOMEM;
-    return ptd_flow_use_code(decoder);
+    return 0;
 }
 
 int ptd_decoder_create(struct ptd_tables *tables, struct ptd_space *space, const struct ptd_cpu *cpu,
@@ -215,13 +215,12 @@ int ptd_decoder_create(struct ptd_tables *tables, struct ptd_space *space, const
     if (!decoder)
         return -ENOMEM;
     decoder->tables = tables;
-    decoder->space = space;
     decoder->slice = *slice;
     decoder->progress = (struct ptd_progress){.seq = slice->seq, .tsc = slice->tsc, .first_block = -1};
     ptd_flow_open_gap(decoder, PTD_GAP_TRUNCATED, PTD_WHY_NO_PSB_YET, 0, 0);
     int error = slice->size ? configure(decoder, cpu) : -EINVAL;
     if (error == 0)
-        error = ptd_trail_init(&decoder->trail);
+        error = ptd_flow_enter(decoder, space);
     if (error == 0)
         error = ptd_joins_init(&decoder->joins);
     if (error == 0)
@@ -242,6 +241,10 @@ void ptd_decoder_destroy(struct ptd_decoder *decoder)
     ptd_pace_deinit(&decoder->pace);
     ptd_trail_deinit(&decoder->trail);
     ptd_joins_deinit(&decoder->joins);
+    if (decoder->timed)
+        ptd_space_leave(decoder->timed);
+    if (decoder->space)
+        ptd_space_leave(decoder->space);
     free(decoder);
 }
 

@@ -34,7 +34,9 @@ struct ptd_open_gap {
 struct ptd_decoder {
     struct pt_block_decoder *libipt;
     struct ptd_tables *tables;
-    struct ptd_space *space;
+    struct ptd_space *space;  /* what runs, in use */
+    struct ptd_space *timed;  /* what ran when the last block was held against packets, in use; NULL: none was yet */
+    uint32_t round;           /* whose isids the trail has */
     struct ptd_slice slice;
     struct ptd_progress progress;
     enum ptd_flow_state state;
@@ -114,8 +116,11 @@ int ptd_flow_take_events(struct ptd_decoder *decoder, struct ptd_rows *rows, int
  */
 bool ptd_flow_disabled_by_branch(struct ptd_decoder *decoder, struct ptd_rows *rows, int *status);
 
-/* Give libipt the code that runs now: the space's, none of it in a virtual machine. Returns 0 or -EINVAL. */
+/* Give libipt the code that runs now: the space's, none of it in a virtual machine. Returns 0, -EINVAL or -ENOMEM. */
 int ptd_flow_use_code(struct ptd_decoder *decoder);
+
+/* What runs from here on is in that space. Returns 0 or negative errno. */
+int ptd_flow_enter(struct ptd_decoder *decoder, struct ptd_space *space);
 
 /* Carry out the switches whose time has come; the run is cut there. Returns 0 or negative errno. */
 int ptd_flow_follow(struct ptd_decoder *decoder, struct ptd_rows *rows);

@@ -2,6 +2,7 @@
 /* Events become rows; switches by time begin pieces of other threads. Works on the decoder it is handed. */
 #include "events.h"
 #include "flow.h"
+#include "images.h"
 #include "stand_ins.h"
 
 #include <errno.h>
@@ -11,7 +12,28 @@ int ptd_flow_use_code(struct ptd_decoder *decoder)
 {
     /* without an image of ours libipt has its own, in which there is nothing */
     struct pt_image *image = decoder->guest && decoder->of_host ? NULL : ptd_space_image(decoder->space);
-    return pt_blk_set_image(decoder->libipt, image) < 0 ? -EINVAL : 0;
+    if (pt_blk_set_image(decoder->libipt, image) < 0)
+        return -EINVAL;
+    uint32_t round = ptd_space_round(decoder->space);
+    ptd_blocks_enter_round(&decoder->tables->blocks, round);
+    if (decoder->round == round)
+        return 0;
+    decoder->round = round; /* what it remembers of runs has other isids */
+    ptd_trail_deinit(&decoder->trail);
+    return ptd_trail_init(&decoder->trail);
+}
+
+int ptd_flow_enter(struct ptd_decoder *decoder, struct ptd_space *space)
+{
+    struct ptd_space *left = decoder->space;
+    int error = ptd_space_use(space);
+    if (error < 0)
+        return error;
+    decoder->space = space;
+    error = ptd_flow_use_code(decoder);
+    if (left)
+        ptd_space_leave(left);
+    return error;
 }
 
 int ptd_flow_follow(struct ptd_decoder *decoder, struct ptd_rows *rows)
@@ -27,9 +49,9 @@ int ptd_flow_follow(struct ptd_decoder *decoder, struct ptd_rows *rows)
         return 0;
     const struct ptd_switch *last = &slice->switches[decoder->switched - 1];
     int error = ptd_flow_close_run(decoder, rows);
-    decoder->space = last->space;
-    if (ptd_flow_use_code(decoder) < 0)
-        return -EINVAL;
+    int entered = ptd_flow_enter(decoder, last->space);
+    if (entered < 0)
+        return entered;
     (void)ptd_rows_unsay(rows, decoder->progress.seq);
     ptd_rows_piece(rows, last->thread, now, &decoder->progress);
     if (now)

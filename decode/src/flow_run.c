@@ -8,6 +8,18 @@
 
 #include <errno.h>
 
+/* Where in blocks that ran before a switch something was may still be asked: their code stays until another runs. */
+static struct ptd_walker *timed_walker(struct ptd_decoder *decoder)
+{
+    if (decoder->timed != decoder->space) {
+        if (decoder->timed)
+            ptd_space_leave(decoder->timed);
+        (void)ptd_space_use(decoder->space); /* it is in use: nothing is to be mapped */
+        decoder->timed = decoder->space;
+    }
+    return ptd_space_walker(decoder->space);
+}
+
 /* Hold the block appended last against the packets it used. */
 static void pace_block(struct ptd_decoder *decoder, const struct ptd_block_hit *hit)
 {
@@ -19,7 +31,7 @@ static void pace_block(struct ptd_decoder *decoder, const struct ptd_block_hit *
         .instructions = hit->instructions,
         .last = (enum ptd_class)hit->last,
     };
-    ptd_pace_block(&decoder->pace, decoder->rows, ptd_space_walker(decoder->space), &block);
+    ptd_pace_block(&decoder->pace, decoder->rows, timed_walker(decoder), &block);
 }
 
 /* Append a block; true when the run is to be cut after it. */

@@ -1,174 +1,237 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Code: sections in libipt's image section cache, and images (address spaces) made of them.
+ * Code: which sections of which files there are, what libipt has mapped of them now, and what the path decoder
+ * remembers of it.
  *
- * The cache keeps every section mapped, so that the block cache libipt hangs on it survives: sections added to an
- * image by file name are unmapped whenever execution leaves them, which costs twenty times the decoding itself.
- * A space borrows the images it was made from. Not thread-safe.
+ * Sections are in libipt's image section cache, which keeps each mapped, so that the block cache libipt hangs on it
+ * survives: sections added to an image by file name are unmapped whenever execution leaves them, which costs twenty
+ * times the decoding itself. Not thread-safe.
  */
-#include "images.h"
+#define _GNU_SOURCE /* O_CLOEXEC, strdup */
+#include "images_inner.h"
+
 #include "cached_steps.h"
-#include "walker.h"
+#include "hash.h"
+#include "set.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 enum {
     CODES = 4, /* so many spaces' code is remembered: programs that call each other take turns */
     CODES_SIZE = 64 << 20 /* bytes; the last one's may be more */
 };
 
+/* A file of code. */
+struct file {
+    char *path;
+    bool known; /* its size */
+    uint64_t size;
+};
+
 struct ptd_images {
-    struct pt_image_section_cache *cache;
-    struct ptd_section *sections; /* by isid; image -1: none */
-    size_t capacity;
+    struct ptd_set files, stretches, sections;
+    size_t users; /* whoever made them, and their spaces */
+    struct ptd_round *round;
+    struct ptd_mapped mapped;
     struct ptd_steps *steps[CODES]; /* those asked for last first */
 };
 
-struct ptd_space {
-    struct ptd_images *images;
-    struct pt_image *image;
-    struct ptd_walker *walker;
-    int32_t *sections;
-    size_t section_count;
-};
+/* ---- files ---- */
+
+/* The size of a file that can be read. Returns 0 or libipt's error. */
+static int size_of(const char *path, uint64_t *ret)
+{
+    struct stat status;
+    int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (file < 0)
+        return -pte_bad_file;
+    bool known = fstat(file, &status) == 0 && S_ISREG(status.st_mode);
+    close(file);
+    if (!known)
+        return -pte_bad_file;
+    *ret = (uint64_t)status.st_size;
+    return 0;
+}
+
+static uint64_t hash_of_file(const void *entry)
+{
+    uint64_t hash = 0;
+    for (const char *at = ((const struct file *)entry)->path; *at; at++)
+        hash = ptd_mix2(hash, (uint8_t)*at);
+    return hash;
+}
+
+static bool same_file(const void *one, const void *other)
+{
+    return strcmp(((const struct file *)one)->path, ((const struct file *)other)->path) == 0;
+}
+
+/* The number of a file, or libipt's error. */
+static int file_of(struct ptd_images *images, const char *path)
+{
+    char *copy = strdup(path);
+    int number = copy ? ptd_set_add(&images->files, &(struct file){.path = copy}) : -ENOMEM;
+    struct file *file = ptd_set_at(&images->files, number);
+    if (!file || file->path != copy)
+        free(copy);
+    if (!file)
+        return -pte_nomem;
+    int error = file->known ? 0 : size_of(file->path, &file->size);
+    file->known = error == 0;
+    return error < 0 ? error : number;
+}
+
+const char *ptd_images_path(const struct ptd_images *images, const struct ptd_stretch *stretch)
+{
+    return ((const struct file *)ptd_set_at(&images->files, (int32_t)stretch->file))->path;
+}
+
+/* ---- stretches and sections ---- */
+
+static uint64_t hash_of_stretch(const void *entry)
+{
+    const struct ptd_stretch *stretch = entry;
+    return ptd_mix2(ptd_mix2(stretch->file, stretch->offset), stretch->size);
+}
+
+static bool same_stretch(const void *one, const void *other)
+{
+    const struct ptd_stretch *a = one, *b = other;
+    return a->offset == b->offset && a->size == b->size && a->file == b->file;
+}
+
+static uint64_t hash_of_section(const void *entry)
+{
+    const struct ptd_section *section = entry;
+    return ptd_mix2(section->stretch, section->address);
+}
+
+static bool same_section(const void *one, const void *other)
+{
+    const struct ptd_section *a = one, *b = other;
+    return a->address == b->address && a->stretch == b->stretch;
+}
+
+/* ---- life ---- */
 
 struct ptd_images *ptd_images_create(void)
 {
     struct ptd_images *images = calloc(1, sizeof *images);
     if (!images)
         return NULL;
-    images->cache = pt_iscache_alloc(NULL);
-    if (!images->cache) {
-        free(images);
+    images->users = 1;
+    images->mapped.before = images->mapped.next = &images->mapped;
+    images->files = (struct ptd_set){.width = sizeof(struct file), .hash = hash_of_file, .same = same_file};
+    images->stretches = (struct ptd_set){
+        .width = sizeof(struct ptd_stretch), .hash = hash_of_stretch, .same = same_stretch};
+    images->sections = (struct ptd_set){
+        .width = sizeof(struct ptd_section), .hash = hash_of_section, .same = same_section};
+    images->round = ptd_round_create(NULL);
+    if (!images->round) {
+        ptd_images_destroy(images);
         return NULL;
     }
-    /* The kernel takes clean file pages back by itself: nothing is won by unmapping. */
-    pt_iscache_set_limit(images->cache, UINT64_MAX);
     return images;
+}
+
+static void destroy(struct ptd_images *images)
+{
+    for (size_t i = 0; i < CODES; i++)
+        ptd_steps_destroy(images->steps[i]);
+    for (size_t i = 0; i < images->files.count; i++)
+        free(((struct file *)ptd_set_at(&images->files, (int32_t)i))->path);
+    ptd_round_destroy(images->round);
+    ptd_set_deinit(&images->files);
+    ptd_set_deinit(&images->stretches);
+    ptd_set_deinit(&images->sections);
+    free(images);
+}
+
+void ptd_images_keep(struct ptd_images *images)
+{
+    images->users++;
+}
+
+void ptd_images_release(struct ptd_images *images)
+{
+    if (--images->users == 0)
+        destroy(images);
 }
 
 void ptd_images_destroy(struct ptd_images *images)
 {
-    if (!images)
-        return;
-    for (size_t i = 0; i < CODES; i++)
-        ptd_steps_destroy(images->steps[i]);
-    pt_iscache_free(images->cache);
-    free(images->sections);
-    free(images);
+    if (images)
+        ptd_images_release(images);
 }
 
-static int reserve_sections(struct ptd_images *images, size_t isid)
-{
-    if (isid < images->capacity)
-        return 0;
-    size_t capacity = images->capacity ? images->capacity : 64;
-    while (capacity <= isid)
-        capacity *= 2;
-    struct ptd_section *sections = realloc(images->sections, capacity * sizeof *sections);
-    if (!sections)
-        return -pte_nomem;
-    for (size_t i = images->capacity; i < capacity; i++)
-        sections[i] = (struct ptd_section){.image = -1};
-    images->sections = sections;
-    images->capacity = capacity;
-    return 0;
-}
+/* ---- what code there is ---- */
 
 int ptd_images_add(struct ptd_images *images, const char *path, int32_t image, uint64_t offset, uint64_t size,
                    uint64_t address)
 {
-    int isid = pt_iscache_add_file(images->cache, path, offset, size, address);
-    if (isid < 0)
-        return isid;
-    int error = reserve_sections(images, (size_t)isid);
-    if (error < 0)
-        return error;
-    images->sections[isid] = (struct ptd_section){.image = image, .offset = offset, .address = address};
-    return isid;
+    int file = file_of(images, path);
+    if (file < 0)
+        return file;
+    uint64_t rest = ((const struct file *)ptd_set_at(&images->files, file))->size;
+    if (rest <= offset)
+        return -pte_invalid;
+    rest -= offset;
+    const struct ptd_stretch stretch = {.file = (uint32_t)file, .offset = offset, .size = size < rest ? size : rest};
+    int number = ptd_set_add(&images->stretches, &stretch);
+    if (number < 0)
+        return -pte_nomem;
+    const struct ptd_section section = {.stretch = (uint32_t)number, .offset = offset, .address = address};
+    number = ptd_set_add(&images->sections, &section);
+    if (number < 0)
+        return -pte_nomem;
+    ptd_images_section(images, number)->image = image; /* a file may have two names: the last one holds */
+    return number;
 }
 
-const struct ptd_section *ptd_images_section(const struct ptd_images *images, int isid)
+struct ptd_section *ptd_images_section(const struct ptd_images *images, int32_t number)
 {
-    if (isid < 0 || (size_t)isid >= images->capacity || images->sections[isid].image < 0)
+    return ptd_set_at(&images->sections, number);
+}
+
+struct ptd_stretch *ptd_images_stretch(const struct ptd_images *images, const struct ptd_section *section)
+{
+    return ptd_set_at(&images->stretches, (int32_t)section->stretch);
+}
+
+/* ---- what is mapped ---- */
+
+struct ptd_mapped *ptd_images_mapped(struct ptd_images *images)
+{
+    return &images->mapped;
+}
+
+bool ptd_images_is_current(const struct ptd_images *images, const struct ptd_round *round)
+{
+    return images->round == round;
+}
+
+struct ptd_round *ptd_images_round(struct ptd_images *images, const int32_t *sections, size_t count)
+{
+    struct ptd_round *over = images->round;
+    if (!ptd_round_is_over(over, images, sections, count))
+        return over;
+    struct ptd_round *next = ptd_round_create(over);
+    if (!next)
         return NULL;
-    return &images->sections[isid];
+    images->round = next;
+    if (ptd_round_images(over))
+        ptd_spaces_unmap_idle(&images->mapped); /* the last image destroys it */
+    else
+        ptd_round_destroy(over);
+    return next;
 }
 
-static int ascending(const void *one, const void *other)
-{
-    int32_t a = *(const int32_t *)one, b = *(const int32_t *)other;
-    return (a > b) - (a < b);
-}
-
-static int space_init(struct ptd_space *space, struct ptd_images *images, const int *sections, size_t count)
-{
-    space->images = images;
-    space->image = pt_image_alloc(NULL);
-    if (!space->image)
-        return -pte_nomem;
-    for (size_t i = 0; i < count; i++) {
-        int error = pt_image_add_cached(space->image, images->cache, sections[i], NULL);
-        if (error < 0)
-            return error;
-    }
-    space->walker = ptd_walker_create(space->image);
-    space->sections = malloc((count ? count : 1) * sizeof *space->sections);
-    if (!space->walker || !space->sections)
-        return -pte_nomem;
-    for (size_t i = 0; i < count; i++)
-        space->sections[i] = sections[i];
-    space->section_count = count;
-    qsort(space->sections, count, sizeof *space->sections, ascending);
-    return 0;
-}
-
-static void space_deinit(struct ptd_space *space)
-{
-    ptd_walker_destroy(space->walker);
-    pt_image_free(space->image);
-    free(space->sections);
-}
-
-int ptd_space_create(struct ptd_images *images, const int *sections, size_t count, struct ptd_space **ret)
-{
-    struct ptd_space *space = calloc(1, sizeof *space);
-    if (!space)
-        return -pte_nomem;
-    int error = space_init(space, images, sections, count);
-    if (error < 0) {
-        ptd_space_destroy(space);
-        return error;
-    }
-    *ret = space;
-    return 0;
-}
-
-void ptd_space_destroy(struct ptd_space *space)
-{
-    if (!space)
-        return;
-    space_deinit(space);
-    free(space);
-}
-
-struct pt_image *ptd_space_image(const struct ptd_space *space)
-{
-    return space->image;
-}
-
-struct ptd_images *ptd_space_images(const struct ptd_space *space)
-{
-    return space->images;
-}
-
-const int32_t *ptd_space_sections(const struct ptd_space *space, size_t *count)
-{
-    *count = space->section_count;
-    return space->sections;
-}
+/* ---- what the path decoder remembers ---- */
 
 /* The place of what is remembered of the code of a space: that fits, or is free, or was not asked for for longest. */
 static size_t steps_for(const struct ptd_images *images, const struct ptd_space *space)
@@ -200,33 +263,6 @@ struct ptd_steps *ptd_images_steps(struct ptd_images *images, const struct ptd_s
     images->steps[0] = steps;
     bound_steps(images);
     return steps;
-}
-
-struct ptd_walker *ptd_space_walker(struct ptd_space *space)
-{
-    return space->walker;
-}
-
-static enum pt_exec_mode exec_mode(uint8_t bits)
-{
-    return bits == 16 ? ptem_16bit : bits == 32 ? ptem_32bit : ptem_64bit;
-}
-
-int64_t ptd_space_lengths(struct ptd_space *space, size_t count, const uint64_t *ips, const int32_t *instructions,
-                          const uint8_t *modes, uint8_t *lengths, size_t capacity)
-{
-    size_t used = 0;
-    for (size_t i = 0; i < count; i++) {
-        if (instructions[i] < 0 || (size_t)instructions[i] > capacity - used)
-            return -ENOBUFS;
-        struct ptd_walk walk;
-        int walked = ptd_walker_walk(space->walker, ips[i], exec_mode(modes[i]), (uint32_t)instructions[i],
-                                     lengths + used, &walk);
-        if (walked < 0 || walk.instructions != (uint32_t)instructions[i])
-            return -EILSEQ;
-        used += walk.instructions;
-    }
-    return (int64_t)used;
 }
 
 const char *ptd_error_text(int code)

@@ -49,6 +49,14 @@ def test_packets_that_libipt_does_not_know(driver: Path, tmp_path: Path, seed: i
     assert out == "1500 instructions 0 gaps replaced\n"
 
 
+def test_more_spaces_than_libipt_can_count(driver: Path, tmp_path: Path) -> None:
+    machine = random_run(7, tmp_path, steps=1500)
+    (tmp_path / "trace").write_bytes(machine.packets.data)
+    (tmp_path / "image").write_bytes(machine.code.data)
+    out = run(driver, "rounds", tmp_path / "trace", tmp_path / "image", hex(machine.code.base))
+    assert out == "1500 instructions\n"
+
+
 @pytest.mark.parametrize("version", [2, 3, 4, 5])
 def test_lines(driver: Path, tmp_path: Path, version: int) -> None:
     source = tmp_path / "source.c"

@@ -261,6 +261,58 @@ static int flow(char **arguments, decode_fn *decode_one)
     return 0;
 }
 
+/* ---- more spaces than libipt can count ---- */
+
+enum { SPACES = 9000 };
+
+/* The first block of a trace's code as others see it: its space is mapped for that. */
+static void look_at(struct ptd_space *space, uint64_t ip)
+{
+    const int32_t one = 1;
+    const uint8_t mode = 64;
+    uint8_t length;
+    demand(ptd_space_lengths(space, 1, &ip, &one, &mode, &length, 1) == 1, "an instruction is there");
+}
+
+/* Decode while thousands of spaces are looked at: libipt begins anew, and what is being decoded goes on. */
+static int rounds(char **arguments)
+{
+    size_t size;
+    uint8_t *trace = read_file(arguments[0], &size);
+    uint64_t base = strtoull(arguments[2], NULL, 0);
+    struct ptd_images *images = ptd_images_create();
+    struct ptd_space **spaces = calloc(SPACES, sizeof *spaces);
+    for (int i = 0; i < SPACES; i++) {
+        int section = ptd_images_add(images, arguments[1], i, 0, UINT64_MAX / 2, base + (uint64_t)(i % 3) * 0x100000);
+        demand(section >= 0 && ptd_space_create(images, &section, 1, &spaces[i]) == 0, "the code can be mapped");
+    }
+    struct ptd_tables *tables = ptd_tables_create();
+    struct ptd_slice slice = {.packets = trace, .size = size};
+    struct ptd_decoder *decoder;
+    struct ptd_progress progress;
+    demand(ptd_decoder_create(tables, spaces[0], &PLAIN, &slice, &decoder) == 0, "a decoder can be made");
+    int more, looked = 0;
+    do {
+        struct ptd_rows *rows = ptd_rows_create(1);
+        more = ptd_decoder_step(decoder, rows);
+        demand(more >= 0 && rows->gap_count == 0, "no error");
+        ptd_rows_destroy(rows);
+        for (int i = 0; i < SPACES && looked < 3 * SPACES; i++, looked++)
+            look_at(spaces[looked % SPACES], base + (uint64_t)(looked % SPACES % 3) * 0x100000);
+    } while (more);
+    ptd_decoder_progress(decoder, &progress);
+    demand(looked == 3 * SPACES, "all were looked at again and again");
+    printf("%" PRIu64 " instructions\n", progress.instructions);
+    ptd_images_destroy(images); /* the spaces hold what they need */
+    ptd_decoder_destroy(decoder);
+    for (int i = 0; i < SPACES; i++)
+        ptd_space_destroy(spaces[i]);
+    ptd_tables_destroy(tables);
+    free(spaces);
+    free(trace);
+    return 0;
+}
+
 /* ---- lines ---- */
 
 enum { SECTIONS = 3 };
@@ -337,6 +389,8 @@ int main(int argc, char **argv)
         return flow(argv + 2, decode_plainly);
     if (argc == 6 && strcmp(argv[1], "replaced") == 0)
         return flow(argv + 2, decode_replaced);
+    if (argc == 5 && strcmp(argv[1], "rounds") == 0)
+        return rounds(argv + 2);
     if (argc == 6 && strcmp(argv[1], "lines") == 0)
         return lines(argv + 2);
     return 2;

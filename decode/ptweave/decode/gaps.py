@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from ptweave.decode._ipt import ffi, lib
 from ptweave.decode.columns import array, coded
-from ptweave.decode.images import Mapping
 from ptweave.decode.plan import Lost, Thread
 from ptweave.decode.ranges import Range
 
@@ -62,6 +61,15 @@ WORDS = {
 
 
 @dataclass(frozen=True)
+class Lacking:
+    """Code that cannot be decoded from address `start` to `end`; `why`: in words."""
+
+    start: int
+    end: int
+    why: str
+
+
+@dataclass(frozen=True)
 class Gap:
     """A hole the decoder's C half does not know of."""
 
@@ -88,8 +96,8 @@ def after_end(thread: Thread) -> Gap:
     return Gap(GapKind.TRUNCATED, thread.end, thread.size - thread.end, "bytes after the trace's orderly end")
 
 
-def table(rows: Any, missing: Callable[[int], list[Mapping]]) -> pa.Table:
-    """The gaps of one step; `missing` says which mappings have no code in the space that was in force at a time."""
+def table(rows: Any, missing: Callable[[int], list[Lacking]]) -> pa.Table:
+    """The gaps of one step; `missing` says, by address, what is lacking in the space that was in force at a time."""
     n = rows.gap_count
     tsc = array(None, rows.gap_tsc, n, pa.uint64())
     reasons = array(None, rows.gap_reason, n, pa.int32())
@@ -106,9 +114,9 @@ def table(rows: Any, missing: Callable[[int], list[Mapping]]) -> pa.Table:
 
 
 def _all_details(reasons: npt.NDArray[np.int32], ips: npt.NDArray[np.uint64], tsc: npt.NDArray[np.uint64],
-                 missing: Callable[[int], list[Mapping]]) -> pa.Array:
+                 missing: Callable[[int], list[Lacking]]) -> pa.Array:
     """What exactly, for each gap: those of one space at once."""
-    groups: dict[int, tuple[list[Mapping], list[int]]] = {}
+    groups: dict[int, tuple[list[Lacking], list[int]]] = {}
     for row, time in enumerate(tsc.tolist()):
         found = missing(time)
         groups.setdefault(id(found), (found, []))[1].append(row)
@@ -119,7 +127,7 @@ def _all_details(reasons: npt.NDArray[np.int32], ips: npt.NDArray[np.uint64], ts
     return pa.array(texts, pa.string())
 
 
-def _details(reasons: npt.NDArray[np.int32], ips: npt.NDArray[np.uint64], missing: list[Mapping]) -> pa.Array:
+def _details(reasons: npt.NDArray[np.int32], ips: npt.NDArray[np.uint64], missing: list[Lacking]) -> pa.Array:
     """What exactly, for each gap: texts are made once for each distinct reason and mapping."""
     starts = np.array([mapping.start for mapping in missing], np.uint64)
     ends = np.array([mapping.end for mapping in missing], np.uint64)
@@ -132,12 +140,10 @@ def _details(reasons: npt.NDArray[np.int32], ips: npt.NDArray[np.uint64], missin
     return pa.DictionaryArray.from_arrays(pa.array(codes.reshape(-1).astype(np.int32)), pa.array(texts))
 
 
-def _text(reason: int, mapping: Mapping | None) -> str:
+def _text(reason: int, lacking: Lacking | None) -> str:
     if reason in WORDS:
         return WORDS[Reason(reason)]
     words = ffi.string(lib.ptd_error_text(reason)).decode("ascii", "replace")
     if reason != NO_MAP:
         return words
-    if mapping is None:
-        return f"{words}: the sideband knows no code there"
-    return f"{words}: {mapping.image} was mapped there, but its code is not in the bundle"
+    return f"{words}: {'the sideband knows no code there' if lacking is None else lacking.why}"

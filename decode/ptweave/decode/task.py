@@ -47,6 +47,11 @@ FORMAT = 5
 DIGEST_SIZE = 8
 """Bytes after the Arrow file: a checksum of it (`ptd_checksum`), against files that power or disk were lost under."""
 
+SECTIONS = 50_000
+"""Stretches of code a space may have: libipt counts all it has in 16 bits."""
+
+TOO_MUCH = "beside more code than libipt can hold"
+
 STEP_ROWS = 1 << 18
 """Rows of flow in a step."""
 
@@ -316,26 +321,27 @@ class TaskWriter:
 
 
 class _Sections:
-    """Sections and address spaces in libipt's terms. A space is kept until the next one is asked for."""
+    """Sections and address spaces in libipt's terms. The space asked for last is kept."""
 
     def __init__(self, code: Code) -> None:
         self.code = code
         self.handle = own(lib.ptd_images_create(), lib.ptd_images_destroy)
-        self._numbers: dict[tuple[int, int, int, int], int] = {}
-        self._last: tuple[tuple[int, int] | None, Any, list[Mapping]] = (None, None, [])
+        self._last: tuple[tuple[int, int] | None, Any, list[gaps.Lacking]] = (None, None, [])
 
-    def space(self, number: int | None, epoch: int) -> tuple[Any, list[Mapping]]:
-        """The space of an epoch, and the mappings in it whose code the bundle does not have."""
+    def space(self, number: int | None, epoch: int) -> tuple[Any, list[gaps.Lacking]]:
+        """The space of an epoch, and what is mapped in it but cannot be decoded."""
         key = (-1 if number is None else number, epoch)
         if self._last[0] != key:
             mappings = [] if number is None else self.code.space(number).at(epoch)
-            sections, missing = [], []
+            sections: list[int] = []
+            missing: list[gaps.Lacking] = []
             for mapping in mappings:
-                section = self._section(mapping)
-                if section < 0:
-                    missing.append(mapping)
-                else:
+                section = self._section(mapping) if len(sections) < SECTIONS else TOO_MUCH
+                if isinstance(section, int):
                     sections.append(section)
+                else:
+                    why = f"{mapping.image} was mapped there, {section}"
+                    missing.append(gaps.Lacking(mapping.start, mapping.end, why))
             made = ffi.new("struct ptd_space **")
             status = lib.ptd_space_create(self.handle, sections, len(sections), made)
             if status < 0:
@@ -344,43 +350,39 @@ class _Sections:
             self._last = (key, own(made[0], lib.ptd_space_destroy), missing)
         return self._last[1], self._last[2]
 
-    def _section(self, mapping: Mapping) -> int:
-        """The section's number, negative when there is no code to be had."""
+    def _section(self, mapping: Mapping) -> int | str:
+        """The section's number, or why there is no code to be had."""
         image, size = mapping.image, mapping.end - mapping.start
         if image.file is None or image.size is None or mapping.offset >= image.size:
-            return -1
-        key = (image.number, mapping.offset, size, mapping.start)
-        if key not in self._numbers:
-            self._numbers[key] = int(lib.ptd_images_add(
-                self.handle, os.fsencode(image.file), image.number, mapping.offset, size, mapping.start))
-        return self._numbers[key]
+            return "but its code is not in the bundle"
+        section = int(lib.ptd_images_add(
+            self.handle, os.fsencode(image.file), image.number, mapping.offset, size, mapping.start))
+        return section if section >= 0 else f"but its code cannot be read ({_text(-section)})"
 
 
 class _Switches:
     """What runs in a trace from which time on, in libipt's terms. `all` is empty where its slices say that."""
 
-    def __init__(self, switches: list[Switch], sections: _Sections, missing: list[Mapping]) -> None:
+    def __init__(self, switches: list[Switch], sections: _Sections) -> None:
         self.all = switches
-        self._missing = [missing]
-        self._which = [0] * len(switches)
         self._spaces: list[Any] = []
+        self._missing: list[list[gaps.Lacking]] = []
+        self._which: list[int] = []
         known: dict[tuple[int, int], int] = {}
-        for index, switch in enumerate(switches):
+        for switch in switches:
             key = (switch.space, switch.epoch)
             if key not in known:
+                known[key] = len(self._spaces)
                 space, lacking = sections.space(*key)
                 self._spaces.append(space)
                 self._missing.append(lacking)
-                known[key] = len(self._spaces)
-            self._which[index] = known[key]
+            self._which.append(known[key])
         self.handle = ffi.new("struct ptd_switch[]", [
-            {"tsc": switch.tsc, "space": self._spaces[which - 1], "thread": -1 if switch.thread is None else
+            {"tsc": switch.tsc, "space": self._spaces[which], "thread": -1 if switch.thread is None else
              switch.thread} for switch, which in zip(switches, self._which, strict=True)])
 
-    def missing(self, tsc: int) -> list[Mapping]:
-        """The mappings without code in the space that was in force at that time."""
-        if not self.all:
-            return self._missing[0]
+    def missing(self, tsc: int) -> list[gaps.Lacking]:
+        """What is mapped but cannot be decoded in the space that was in force at that time."""
         at = bisect_right(self.all, tsc, key=lambda switch: switch.tsc) - 1
         return self._missing[self._which[max(at, 0)]]
 
@@ -418,6 +420,7 @@ class Decoding:
         self._switches = switched(read_sideband(bundle.sideband), self._cpu)
         self._stands_in = may_need_stand_ins(bundle.manifest)
         self._rows: Any = None
+        self._switched: tuple[str, _Switches] | None = None  # of the trace asked for last
         self._tables = own(lib.ptd_tables_create(), lib.ptd_tables_destroy)
         self._lead_tables: Any = None
 
@@ -461,7 +464,7 @@ class Decoding:
     def _range(self, writer: TaskWriter, tables: Any, task: Task, part: Range, packets: mmap.mmap, sums: _Sums,
                moved: Callable[[int], None]) -> None:
         space, missing = self._sections.space(part.space, part.epoch)
-        switches = _Switches(self._switches.get(task.trace.stem, []), self._sections, missing)
+        switches = self._switches_of(task.trace.stem)
         progress = ffi.new("struct ptd_progress *")
         with ffi.from_buffer("uint8_t[]", packets) as whole:
             stand_ins = self._stand_ins(whole, part.begin, part.end)
@@ -478,7 +481,7 @@ class Decoding:
             while more:
                 rows = self._rows = self._rows or own(lib.ptd_rows_create(STEP_ROWS), lib.ptd_rows_destroy)
                 more = _check(self._functions.step(decoder, rows), task)
-                writer.write(_columns(rows, switches, sums))
+                writer.write(_columns(rows, switches.missing if switches.all else lambda tsc: missing, sums))
                 lib.ptd_rows_clear(rows)
                 self._functions.progress(decoder, progress)
                 done = part.begin + progress.offset
@@ -490,6 +493,11 @@ class Decoding:
         sums.instructions += progress.instructions
         sums.branches += progress.branches
         sums.off, sums.off_ip = bool(progress.off), progress.off_ip
+
+    def _switches_of(self, trace: str) -> _Switches:
+        if self._switched is None or self._switched[0] != trace:
+            self._switched = trace, _Switches(self._switches.get(trace, []), self._sections)
+        return self._switched[1]
 
     def _stand_ins(self, packets: Any, begin: int, end: int) -> Any:
         return stand_ins(packets, begin, end) if self._stands_in else ffi.NULL
@@ -518,8 +526,8 @@ class Decoding:
         return ended(decoder)
 
 
-def _columns(rows: Any, switches: _Switches, sums: _Sums) -> dict[str, pa.Array]:
-    """A step's rows; they borrow the memory of `rows` but for gaps."""
+def _columns(rows: Any, missing: Callable[[int], list[gaps.Lacking]], sums: _Sums) -> dict[str, pa.Array]:
+    """A step's rows; they borrow the memory of `rows` but for gaps. `missing` is as in `gaps.table`."""
     counts = {"flow": rows.flow_count, "clock": rows.clock_count, "event": rows.event_count, "gap": rows.gap_count}
     columns = {"flow": array(rows, rows.flow_path, rows.flow_count, pa.int32())}
     for name, kind in _LISTS.items():
@@ -527,7 +535,7 @@ def _columns(rows: Any, switches: _Switches, sums: _Sums) -> dict[str, pa.Array]
             valid = getattr(rows, f"valid_{name}") if name in _NULLABLE else None
             columns[name] = array(rows, getattr(rows, name), counts[name.split("_")[0]], kind, valid)
     if rows.gap_count:
-        found = gaps.table(rows, switches.missing)
+        found = gaps.table(rows, missing)
         columns |= {f"gap_{name}": found[name].combine_chunks() for name in found.column_names}
     for number in range(rows.piece_count):
         piece = {name: int(getattr(rows, f"piece_{name}")[number]) for name in PIECE}
@@ -581,6 +589,9 @@ def _check(status: int, task: Task) -> int:
     if status == -errno.EOVERFLOW:
         raise MachineLacks("has more distinct blocks or paths than can be numbered", where=str(task.trace),
                            remedy="decode fewer threads at once")
+    if status == -errno.EIO:
+        raise MachineLacks("ran code whose files cannot be mapped any more", where=str(task.trace),
+                           remedy="see that nothing changes the run bundle, and decode again")
     raise MachineLacks(f"cannot be decoded ({os.strerror(-status)})", where=str(task.trace),
                        remedy="free some memory")
 
