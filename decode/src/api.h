@@ -315,6 +315,7 @@ struct ptd_timing {
     uint64_t cycles;
     double ticks_per_cycle; /* measured; 0: not */
     uint64_t now;        /* of the instruction executed last; 0: not known */
+    uint64_t latest;     /* of any instruction: estimates may go back, switches that were made stay */
     uint64_t since;      /* instructions executed since a timing packet */
     uint32_t cbr;
     uint8_t last_mtc;

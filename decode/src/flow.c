@@ -104,14 +104,16 @@ static int run_blocks(struct ptd_decoder *decoder, struct ptd_rows *rows, int st
                 full = ptd_flow_take_block(decoder, rows, &block, whole);
             if (status == -pte_nomap && full >= 0)
                 *ip = ptd_flow_end_of(decoder, decoder->last);
+            if (full >= 0 && decoder->paced) {
+                int error_of_turn = ptd_flow_follow(decoder, rows);
+                full = error_of_turn < 0 ? error_of_turn : full;
+            }
             if (full > 0) {
                 full = ptd_flow_cut(decoder, rows);
                 ptd_flow_note_time(decoder, rows);
                 if (status >= 0)
                     ptd_flow_settle(decoder);
             }
-            if (full >= 0 && decoder->paced)
-                full = ptd_flow_follow(decoder, rows);
             if (full >= 0 && !decoder->run.length && !ptd_rows_have_room(rows))
                 return status;
             if (full < 0) {
@@ -140,7 +142,11 @@ static int run(struct ptd_decoder *decoder, struct ptd_rows *rows)
     uint64_t ip = 0;
     int status = decoder->status, error = 0;
     if (status & pts_event_pending) {
-        status = ptd_flow_take_events(decoder, rows, status);
+        status = ptd_flow_take_events(decoder, rows, status, &error);
+        if (error == 0 && status < 0)
+            error = ptd_flow_close_run(decoder, rows);
+        if (error < 0)
+            return error;
     } else if (status & pts_eos) {
         ptd_flow_end(decoder, rows);
         return 0;
@@ -153,7 +159,8 @@ static int run(struct ptd_decoder *decoder, struct ptd_rows *rows)
             ptd_flow_note_time(decoder, rows);
             ptd_flow_settle(decoder);
         } else if (status < 0 || circles || status & (pts_event_pending | pts_eos)) {
-            error = ptd_flow_close_run(decoder, rows);
+            bool event_is_in_it = decoder->paced && status >= 0 && !circles && status & pts_event_pending;
+            error = event_is_in_it ? 0 : ptd_flow_close_run(decoder, rows);
             ptd_flow_note_time(decoder, rows);
             if (status >= 0)
                 ptd_flow_settle(decoder);
@@ -162,7 +169,7 @@ static int run(struct ptd_decoder *decoder, struct ptd_rows *rows)
             ptd_flow_fail(decoder, rows, PTD_WHY_NO_PROGRESS, ip);
             return error;
         }
-        if (status == -pte_bad_query && !ptd_flow_disabled_by_branch(decoder, rows, &status))
+        if (error == 0 && status == -pte_bad_query && !ptd_flow_disabled_by_branch(decoder, rows, &status, &error))
             status = -pte_bad_query;
     }
     decoder->status = status;
@@ -205,6 +212,8 @@ static int configure(struct ptd_decoder *decoder, const struct ptd_cpu *cpu)
     decoder->paced = cpu->exact_time || decoder->slice.switch_count;
     if (decoder->paced && ptd_pace_init(&decoder->pace, cpu, &decoder->slice) < 0)
         return -ENOMEM;
+    if (decoder->slice.switch_count) /* the first moment is one of whoever ran then */
+        decoder->pace.due = 0;
     return 0;
 }
 

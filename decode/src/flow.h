@@ -105,16 +105,16 @@ uint32_t ptd_flow_lengths_of(const struct ptd_decoder *decoder, const struct pt_
 /* The address after a block. */
 uint64_t ptd_flow_end_of(const struct ptd_decoder *decoder, int32_t block);
 
-/* ---- flow_events.c: events, and switches to other threads ---- */
+/* ---- flow_events.c: events ---- */
 
-/* Take pending events while there is room for their rows. Returns libipt's status. */
-int ptd_flow_take_events(struct ptd_decoder *decoder, struct ptd_rows *rows, int status);
+/* Take pending events while there is room for their rows. Returns libipt's status; errors of our own are in *error. */
+int ptd_flow_take_events(struct ptd_decoder *decoder, struct ptd_rows *rows, int status, int *error);
 
 /*
  * libipt 2.0 looks for a far transfer when a TIP.PGD without an IP turns tracing off. Processors write that packet
  * after any branch out of what is traced: take the event where we are. True when there was such an event.
  */
-bool ptd_flow_disabled_by_branch(struct ptd_decoder *decoder, struct ptd_rows *rows, int *status);
+bool ptd_flow_disabled_by_branch(struct ptd_decoder *decoder, struct ptd_rows *rows, int *status, int *error);
 
 /* Give libipt the code that runs now: the space's, none of it in a virtual machine. Returns 0, -EINVAL or -ENOMEM. */
 int ptd_flow_use_code(struct ptd_decoder *decoder);
@@ -122,7 +122,12 @@ int ptd_flow_use_code(struct ptd_decoder *decoder);
 /* What runs from here on is in that space. Returns 0 or negative errno. */
 int ptd_flow_enter(struct ptd_decoder *decoder, struct ptd_space *space);
 
-/* Carry out the switches whose time has come; the run is cut there. Returns 0 or negative errno. */
+/* ---- flow_turns.c: switches to other threads ---- */
+
+/*
+ * Carry out the switches whose time has come. The run ends at the instruction that is the first of that time, which
+ * may be in the middle of it, or of a block. Returns 0 or negative errno.
+ */
 int ptd_flow_follow(struct ptd_decoder *decoder, struct ptd_rows *rows);
 
 /* ---- flow_gaps.c: what was not decoded ---- */

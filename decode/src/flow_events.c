@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Events become rows; switches by time begin pieces of other threads. Works on the decoder it is handed. */
+/* Events become rows, and what code libipt is given. Works on the decoder it is handed. */
 #include "events.h"
 #include "flow.h"
 #include "images.h"
@@ -36,29 +36,6 @@ int ptd_flow_enter(struct ptd_decoder *decoder, struct ptd_space *space)
     return error;
 }
 
-int ptd_flow_follow(struct ptd_decoder *decoder, struct ptd_rows *rows)
-{
-    const struct ptd_slice *slice = &decoder->slice;
-    size_t before = decoder->switched;
-    uint64_t now = decoder->pace.now;
-    decoder->progress.tsc = now;
-    while (decoder->switched < slice->switch_count &&
-           (!decoder->switched || slice->switches[decoder->switched].tsc <= now))
-        decoder->switched++;
-    if (decoder->switched == before)
-        return 0;
-    const struct ptd_switch *last = &slice->switches[decoder->switched - 1];
-    int error = ptd_flow_close_run(decoder, rows);
-    int entered = ptd_flow_enter(decoder, last->space);
-    if (entered < 0)
-        return entered;
-    (void)ptd_rows_unsay(rows, decoder->progress.seq);
-    ptd_rows_piece(rows, last->thread, now, &decoder->progress);
-    if (now)
-        ptd_rows_moment(rows, decoder->progress.seq, now, 0);
-    return error;
-}
-
 /* What the EXSTOP an event comes from stands for; NULL: for itself. Events come in the order of their packets. */
 static const struct ptd_stand_in *stands_for(struct ptd_decoder *decoder, const struct pt_event *event)
 {
@@ -73,7 +50,33 @@ static const struct ptd_stand_in *stands_for(struct ptd_decoder *decoder, const 
     return stood->kind == PTD_EV_EXSTOP ? NULL : stood;
 }
 
-static void add_event(struct ptd_decoder *decoder, struct ptd_rows *rows, const struct pt_event *event)
+/*
+ * Execution stands at the PSB an event comes from: times are told by it from here on. libipt may have read the next one
+ * already, whose address is another.
+ */
+static void pass_psb(struct ptd_decoder *decoder, struct ptd_rows *rows, const struct pt_event *event)
+{
+    const struct ptd_event_row row = ptd_event_row(event);
+    const struct ptd_slice *slice = &decoder->slice;
+    uint64_t psb = ptd_psb_after(slice->packets, ptd_flow_offset(decoder), decoder->pace.timer.offset), ip;
+    if (row.has_ip && psb != UINT64_MAX && ptd_psb_ip(slice->packets, slice->size, psb, &ip) == 1 && ip == row.ip)
+        ptd_pace_psb(&decoder->pace, rows, psb, decoder->progress.seq + decoder->run.length);
+}
+
+/* The run up to an event that times are told by: an event is at an instruction of it, and may be of another thread. */
+static int close_run_by_time(struct ptd_decoder *decoder, struct ptd_rows *rows, const struct pt_event *event,
+                             bool timeless)
+{
+    if (event->status_update && decoder->slice.switch_count > 1)
+        pass_psb(decoder, rows, event);
+    if (!timeless)
+        ptd_pace_event(&decoder->pace, rows, event, decoder->progress.seq + decoder->run.length);
+    int error = ptd_flow_follow(decoder, rows);
+    return error < 0 ? error : ptd_flow_close_run(decoder, rows);
+}
+
+/* Returns 0 or negative errno. */
+static int add_event(struct ptd_decoder *decoder, struct ptd_rows *rows, const struct pt_event *event)
 {
     ptd_flow_settle(decoder);
     struct ptd_event_row row = ptd_event_row(event);
@@ -84,9 +87,9 @@ static void add_event(struct ptd_decoder *decoder, struct ptd_rows *rows, const 
         row.detail = stood->detail;
     }
     if (decoder->paced) {
-        if (!stood || !stood->timeless)
-            ptd_pace_event(&decoder->pace, rows, event, decoder->progress.seq);
-        (void)ptd_flow_follow(decoder, rows); /* the run is cut already: nothing to be numbered that could fail */
+        int error = close_run_by_time(decoder, rows, event, stood && stood->timeless);
+        if (error < 0)
+            return error;
     } else if (event->has_tsc && event->tsc > decoder->progress.tsc) { /* else what we know was read ahead, and later */
         decoder->progress.tsc = event->tsc;
         ptd_rows_clock(rows, decoder->progress.seq, event->tsc);
@@ -99,12 +102,13 @@ static void add_event(struct ptd_decoder *decoder, struct ptd_rows *rows, const 
     ptd_rows_event(rows, &row);
     decoder->overflowed = event->type == ptev_overflow;
     if (!decoder->overflowed)
-        return;
+        return 0;
     struct ptd_gap_row gap = {
         .seq = row.seq, .tsc = row.tsc, .kind = PTD_GAP_OVERFLOW, .offset = row.offset,
         .has_ip = row.has_target, .ip = row.target, .reason = PTD_WHY_OVERFLOW,
     };
     ptd_rows_gap(rows, &gap);
+    return 0;
 }
 
 /* A host's trace goes on in its guests, whose addresses mean other code: the PIP packet says where (SDM, NR bit). */
@@ -134,24 +138,24 @@ static int take_event(struct ptd_decoder *decoder, struct pt_event *event)
     return status;
 }
 
-int ptd_flow_take_events(struct ptd_decoder *decoder, struct ptd_rows *rows, int status)
+int ptd_flow_take_events(struct ptd_decoder *decoder, struct ptd_rows *rows, int status, int *error)
 {
-    while (status >= 0 && status & pts_event_pending && ptd_rows_have_room(rows)) {
+    while (status >= 0 && *error == 0 && status & pts_event_pending && ptd_rows_have_room(rows)) {
         struct pt_event event;
         status = take_event(decoder, &event);
         if (status >= 0)
-            add_event(decoder, rows, &event);
+            *error = add_event(decoder, rows, &event);
     }
     decoder->without_packet = 0;
     return status;
 }
 
-bool ptd_flow_disabled_by_branch(struct ptd_decoder *decoder, struct ptd_rows *rows, int *status)
+bool ptd_flow_disabled_by_branch(struct ptd_decoder *decoder, struct ptd_rows *rows, int *status, int *error)
 {
     struct pt_event event;
     *status = take_event(decoder, &event);
     if (*status < 0 || event.type != ptev_disabled || !event.ip_suppressed)
         return false;
-    add_event(decoder, rows, &event);
+    *error = add_event(decoder, rows, &event);
     return true;
 }

@@ -51,13 +51,15 @@ int ptd_flow_stop(struct ptd_decoder *decoder, struct ptd_rows *rows)
         there = cut_block(decoder, &block, decoder->slice.stop_ip);
         error = add_to_tail(decoder, rows, &block, there || status < 0, &ip);
     }
+    if (error == 0 && there && decoder->paced) {
+        ptd_pace_stop(&decoder->pace, rows);
+        error = ptd_flow_follow(decoder, rows);
+    }
     if (error == 0)
         error = ptd_flow_close_run(decoder, rows);
     if (error < 0)
         return error;
     if (there) {
-        if (decoder->paced)
-            ptd_pace_stop(&decoder->pace, rows);
         ptd_flow_finish(decoder, rows);
     } else if (status >= 0 || status == -pte_eos) {
         ptd_flow_contradiction(decoder, rows, PTD_WHY_STOP_MISSED);

@@ -25,6 +25,8 @@ int ptd_pace_init(struct ptd_pace *pace, const struct ptd_cpu *cpu, const struct
     pace->timer.stand_ins = slice->stand_ins;
     pace->timer.at = slice->timing;
     pace->now = slice->timing.now;
+    pace->latest = slice->timing.latest > pace->now ? slice->timing.latest : pace->now;
+    pace->due = UINT64_MAX;
     pace->since = slice->timing.since;
     return error;
 }
@@ -36,12 +38,26 @@ void ptd_pace_deinit(struct ptd_pace *pace)
 
 /* ---- moments ---- */
 
+/* Keep a moment until it is known whose it is. */
+static void hold(struct ptd_pace *pace, int64_t next, int32_t before, uint64_t time)
+{
+    struct ptd_turn *last = pace->turn_count ? &pace->turns[pace->turn_count - 1] : NULL;
+    if (!last || (pace->turn_count < PTD_PACE_TURNS && (last->next != next || last->before != before)))
+        last = &pace->turns[pace->turn_count++];
+    *last = (struct ptd_turn){.next = next, .before = before, .time = time};
+}
+
 static void say(struct ptd_pace *pace, struct ptd_rows *rows, int64_t next, int32_t before, uint64_t time)
 {
     if (!time || time == pace->now)
         return;
     pace->now = time;
-    ptd_rows_moment(rows, next, time, before);
+    if (time > pace->latest)
+        pace->latest = time;
+    if (time >= pace->due || pace->turn_count)
+        hold(pace, next, before, time);
+    else
+        ptd_rows_moment(rows, next, time, before);
 }
 
 static void go_on_to(struct ptd_pace *pace, struct ptd_rows *rows, int64_t next, int32_t before, uint64_t time)
@@ -111,6 +127,15 @@ static uint32_t index_of(struct ptd_walker *walker, const struct ptd_pace_block 
     return block->instructions;
 }
 
+/* A PSB in mid-stream was passed behind all that ran up to the block `next`. */
+static void pass_psb_at(struct ptd_pace *pace, struct ptd_rows *rows, int64_t next)
+{
+    pace->since += pace->timer.stamped ? 0 : pace->walked;
+    pace->walked = 0;
+    set_mark(pace, next, 0);
+    go_on_by_psb(pace, rows, next, 0);
+}
+
 /* A PSB in mid-stream: what runs from where it says that execution stood on runs then. */
 static void pass_psb(struct ptd_pace *pace, struct ptd_rows *rows)
 {
@@ -136,14 +161,16 @@ static void pass_psb(struct ptd_pace *pace, struct ptd_rows *rows)
     go_on_by_psb(pace, rows, pace->mark, pace->mark_before);
 }
 
-/* Read a packet. One that only says something about time is used; another is held. */
-static void advance(struct ptd_pace *pace, struct ptd_rows *rows)
+/* Read a packet. One that only says something about time is used; another is held. A PSB is before `next`; -1: look. */
+static void advance_to(struct ptd_pace *pace, struct ptd_rows *rows, int64_t next)
 {
     pace->timer.stamped = false;
     enum ptd_next step = ptd_timer_next(&pace->timer);
     if (pace->timer.stamped)
         pace->since = 0;
-    if (step == PTD_NEXT_PSB) {
+    if (step == PTD_NEXT_PSB && next >= 0) {
+        pass_psb_at(pace, rows, next);
+    } else if (step == PTD_NEXT_PSB) {
         pass_psb(pace, rows);
     } else if (step == PTD_NEXT_CBR) {
         go_on(pace, rows, pace->mark, pace->mark_before);
@@ -153,6 +180,11 @@ static void advance(struct ptd_pace *pace, struct ptd_rows *rows)
     } else {
         pace->held = true;
     }
+}
+
+static void advance(struct ptd_pace *pace, struct ptd_rows *rows)
+{
+    advance_to(pace, rows, -1);
 }
 
 /* The next packet that something has to happen for. */
@@ -394,6 +426,21 @@ void ptd_pace_sync(struct ptd_pace *pace, struct ptd_rows *rows, uint64_t offset
     go_on_by_psb(pace, rows, next, 0);
 }
 
+void ptd_pace_psb(struct ptd_pace *pace, struct ptd_rows *rows, uint64_t offset, int64_t next)
+{
+    while (!pace->adrift && !pace->held && pace->timer.offset <= offset)
+        advance_to(pace, rows, next);
+}
+
+void ptd_pace_split(struct ptd_pace *pace, int64_t ordinal)
+{
+    pace->mark += pace->mark > ordinal;
+    for (uint32_t i = 0; i < pace->behind_count; i++)
+        pace->behind[i].next += pace->behind[i].next > ordinal;
+    for (uint32_t i = 0; i < pace->turn_count; i++)
+        pace->turns[i].next += pace->turns[i].next > ordinal;
+}
+
 void ptd_pace_stop(struct ptd_pace *pace, struct ptd_rows *rows)
 {
     if (!pace->adrift)
@@ -407,5 +454,6 @@ void ptd_pace_end(struct ptd_pace *pace, struct ptd_timing *ret)
     ptd_timer_skip(timer, timer->size);
     *ret = timer->at;
     ret->now = pace->now;
+    ret->latest = pace->latest;
     ret->since = timer->stamped ? 0 : pace->since + pace->walked;
 }

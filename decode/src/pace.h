@@ -20,6 +20,16 @@ struct ptd_pace_block {
     enum ptd_class last;
 };
 
+/* A moment that is not in rows yet: it may be another thread's. */
+struct ptd_turn {
+    int64_t next; /* as a moment's */
+    int32_t before;
+    uint64_t time;
+};
+
+/* Turns between two looks at them; when there are more, the last ones are one. */
+enum { PTD_PACE_TURNS = 64 };
+
 /*
  * The time of what has been executed so far. A moment is known where a packet is used: by the branch that ends a
  * block, or by an event between two blocks.
@@ -27,6 +37,10 @@ struct ptd_pace_block {
 struct ptd_pace {
     struct ptd_timer timer;
     uint64_t now;    /* of the instruction executed last; 0: not known */
+    uint64_t latest; /* of any instruction executed so far */
+    uint64_t due;    /* moments from then on, and what comes after them, are turns */
+    uint32_t turn_count;
+    struct ptd_turn turns[PTD_PACE_TURNS];
     uint64_t since;  /* instructions since a timing packet, up to the packet used last */
     uint64_t walked; /* instructions since the packet used last */
     int64_t mark;    /* ordinal of the first block after the packet used last, or after a PSB behind that */
@@ -75,6 +89,15 @@ static inline bool ptd_pace_bits(struct ptd_pace *pace, uint32_t bits, uint32_t 
     pace->behind_count = 0;
     return true;
 }
+
+/*
+ * Execution stands before the block `next`, where it stood at the PSB at `offset`: what that says is known from here on.
+ * Else it is found out when the next packet is used.
+ */
+void ptd_pace_psb(struct ptd_pace *pace, struct ptd_rows *rows, uint64_t offset, int64_t next);
+
+/* Block `ordinal` became two: what comes after it has numbers one higher. */
+void ptd_pace_split(struct ptd_pace *pace, int64_t ordinal);
 
 /* The slice's last block was executed, and its next one begins there: PSBs and other packets of time behind it are used. */
 void ptd_pace_stop(struct ptd_pace *pace, struct ptd_rows *rows);

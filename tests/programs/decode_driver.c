@@ -211,6 +211,26 @@ static void decode(struct ptd_space *space, const uint8_t *packets, size_t size,
     decode_paths(space, packets, size, &progress, sums.gaps, show);
 }
 
+enum { SWITCHES = 300 };
+
+/* The same while threads take turns; one is nobody's. What is executed is not changed by that. */
+static void decode_in_turns(struct ptd_space *space, const struct ptd_slice *slice, const struct ptd_progress *expected)
+{
+    const uint64_t begin = UINT64_C(3094328170983760), step = 391; /* the writer's beginning */
+    struct ptd_switch switches[SWITCHES];
+    for (int i = 0; i < SWITCHES; i++)
+        switches[i] = (struct ptd_switch){.tsc = begin + (uint64_t)i * step, .space = space, .thread = i % 4 - 1};
+    struct ptd_tables *tables = ptd_tables_create();
+    struct ptd_slice turns = *slice;
+    struct sums sums = {0};
+    turns.switches = switches;
+    turns.switch_count = SWITCHES;
+    struct ptd_progress progress = decode_slice(tables, space, &PACED, &turns, &sums);
+    demand(progress.instructions == expected->instructions && progress.lost == expected->lost,
+           "turns change nothing else");
+    ptd_tables_destroy(tables);
+}
+
 /* Decode with what libipt does not know replaced, and times told by branch, from a moment on that is known. */
 static void decode_replaced(struct ptd_space *space, uint8_t *packets, size_t size, int show)
 {
@@ -221,6 +241,7 @@ static void decode_replaced(struct ptd_space *space, uint8_t *packets, size_t si
     struct ptd_tables *tables = ptd_tables_create();
     struct sums sums = {0};
     struct ptd_progress progress = decode_slice(tables, space, &PACED, &slice, &sums);
+    decode_in_turns(space, &slice, &progress);
     if (show)
         printf("%" PRIu64 " instructions %" PRIu64 " gaps %s\n", progress.instructions, sums.gaps,
                stand_ins ? "replaced" : "as it was");

@@ -84,9 +84,9 @@ def chosen(decoder: Decoder) -> Decoder:
 def _functions(decoder: Decoder) -> _Functions:
     if chosen(decoder) is Decoder.LIBIPT:
         return _Functions("struct ptd_decoder **", lib.ptd_decoder_create, lib.ptd_decoder_step,
-                          lib.ptd_decoder_progress, lib.ptd_decoder_destroy, version=7)
+                          lib.ptd_decoder_progress, lib.ptd_decoder_destroy, version=8)
     return _Functions("struct ptd_cached **", lib.ptd_cached_create, lib.ptd_cached_step, lib.ptd_cached_progress,
-                      lib.ptd_cached_destroy, version=7)
+                      lib.ptd_cached_destroy, version=8)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Switches by time begin pieces of other threads. As perf has it, an instruction is of the thread whose turn it is when
+ * it runs: one that has the time of a switch, or a later one, is the new thread's. So a block may be of two threads; it
+ * becomes two blocks then. Only where nobody is to run who has a trace (the idle task, without the kernel) an estimate
+ * of the time went too far: up to the end of the block it is still the old thread's. Works on the decoder it is handed.
+ */
+#include "flow.h"
+#include "images.h"
+#include "walker.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* A place in the run: `blocks` of its blocks, and `instructions` of the one after them, are before it. */
+struct place {
+    uint32_t blocks;
+    uint32_t instructions;
+};
+
+static struct place place_of(const struct ptd_decoder *decoder, const struct ptd_turn *turn)
+{
+    const struct ptd_run *run = &decoder->run;
+    int64_t behind = turn->next - decoder->progress.seq;
+    struct place place = {.blocks = behind < 0 ? 0 : behind < run->length ? (uint32_t)behind : run->length};
+    uint32_t before = (uint32_t)turn->before;
+    while (before && place.blocks) {
+        uint32_t count = (uint32_t)decoder->tables->blocks.instructions[run->blocks[--place.blocks]];
+        place.instructions = count > before ? count - before : 0;
+        before -= count > before ? before : count;
+    }
+    return place;
+}
+
+static struct ptd_block_row row_of(const struct ptd_blocks *blocks, int32_t block)
+{
+    return (struct ptd_block_row){
+        .image = blocks->image[block],
+        .offset = blocks->offset[block],
+        .ip = blocks->ip[block],
+        .last_ip = blocks->last_ip[block],
+        .size = blocks->size[block],
+        .instructions = blocks->instructions[block],
+        .last = blocks->last[block],
+        .mode = blocks->mode[block],
+    };
+}
+
+/* Number a block's first `count` instructions, and the rest of it. Returns 0 or negative errno. */
+static int split_block(struct ptd_decoder *decoder, int32_t block, uint32_t count, int32_t *ret_head, int32_t *ret_tail)
+{
+    struct ptd_blocks *blocks = &decoder->tables->blocks;
+    struct ptd_block_row head = row_of(blocks, block), tail = head;
+    struct ptd_walk walk;
+    if (ptd_walker_walk(ptd_space_walker(decoder->timed), head.ip, (enum pt_exec_mode)head.mode, count, NULL, &walk) < 0 ||
+        walk.instructions != count)
+        return -EILSEQ; /* it was decoded before */
+    head.last_ip = walk.last_ip;
+    head.size = (int32_t)(walk.end - head.ip);
+    head.instructions = (int32_t)count;
+    head.last = PTD_OTHER;
+    tail.ip = walk.end;
+    if (tail.image >= 0)
+        tail.offset += head.size;
+    tail.size -= head.size;
+    tail.instructions -= head.instructions;
+    int error = ptd_blocks_intern_row(blocks, &head, ret_head);
+    return error < 0 ? error : ptd_blocks_intern_row(blocks, &tail, ret_tail);
+}
+
+/* What is behind a place in the run, as a run of its own; the run itself ends there. Returns 0 or negative errno. */
+static int take_rest(struct ptd_decoder *decoder, struct place place, struct ptd_run *ret)
+{
+    const int8_t *last = decoder->tables->blocks.last;
+    struct ptd_run *run = &decoder->run;
+    ptd_run_reset(ret);
+    ret->length = run->length - place.blocks;
+    memcpy(ret->blocks, run->blocks + place.blocks, ret->length * sizeof *ret->blocks);
+    run->length = place.blocks;
+    if (place.instructions) {
+        int64_t ordinal = decoder->progress.seq + place.blocks;
+        int error = split_block(decoder, ret->blocks[0], place.instructions, &run->blocks[run->length], &ret->blocks[0]);
+        if (error < 0)
+            return error;
+        run->length++;
+        ptd_pace_split(&decoder->pace, ordinal);
+        last = decoder->tables->blocks.last;
+    }
+    for (uint32_t i = 0; i < ret->length; i++)
+        ret->decisions += last[ret->blocks[i]] == PTD_COND_JUMP || last[ret->blocks[i]] == PTD_RETURN;
+    return 0;
+}
+
+/* End the path at a place in the run; what is behind it is the run then. Returns 0 or negative errno. */
+static int close_at(struct ptd_decoder *decoder, struct ptd_rows *rows, struct place place)
+{
+    struct ptd_run rest;
+    if (place.blocks == decoder->run.length)
+        return ptd_flow_close_run(decoder, rows);
+    uint32_t sure = decoder->sure > place.blocks ? decoder->sure - place.blocks : 0;
+    decoder->trail.length = PTD_TRAIL_LOST;
+    int error = take_rest(decoder, place, &rest);
+    if (error == 0)
+        error = ptd_flow_close_run(decoder, rows);
+    if (error < 0)
+        return error;
+    decoder->run.decisions = rest.decisions;
+    decoder->run.length = rest.length;
+    memcpy(decoder->run.blocks, rest.blocks, rest.length * sizeof *rest.blocks);
+    decoder->sure = sure;
+    decoder->last = rest.blocks[rest.length - 1];
+    decoder->trail.length = PTD_TRAIL_LOST;
+    return 0;
+}
+
+/* Switches that have come by a time; the first is there from the beginning on. */
+static size_t switched_by(const struct ptd_decoder *decoder, uint64_t time)
+{
+    const struct ptd_slice *slice = &decoder->slice;
+    size_t switched = decoder->switched;
+    while (switched < slice->switch_count && (!switched || slice->switches[switched].tsc <= time))
+        switched++;
+    return switched;
+}
+
+/* A moment: what runs from there on is perhaps another thread's. Returns 0 or negative errno. */
+static int take_turn(struct ptd_decoder *decoder, struct ptd_rows *rows, const struct ptd_turn *turn, uint64_t time)
+{
+    size_t switched = switched_by(decoder, time);
+    if (switched == decoder->switched) {
+        ptd_rows_moment(rows, turn->next, turn->time, turn->before);
+        return 0;
+    }
+    const struct ptd_switch *to = &decoder->slice.switches[switched - 1];
+    struct place place = place_of(decoder, turn);
+    decoder->switched = switched;
+    if (to->thread < 0 && place.blocks < decoder->run.length) { /* what ran cannot be nobody's */
+        ptd_rows_moment(rows, turn->next, turn->time, turn->before);
+        place = (struct place){.blocks = decoder->run.length};
+    }
+    int error = close_at(decoder, rows, place);
+    if (error == 0)
+        error = ptd_flow_enter(decoder, to->space);
+    if (error < 0)
+        return error;
+    (void)ptd_rows_unsay(rows, decoder->progress.seq);
+    ptd_rows_piece(rows, to->thread, turn->time, &decoder->progress);
+    if (turn->time)
+        ptd_rows_moment(rows, decoder->progress.seq, turn->time, 0);
+    return 0;
+}
+
+int ptd_flow_follow(struct ptd_decoder *decoder, struct ptd_rows *rows)
+{
+    const struct ptd_slice *slice = &decoder->slice;
+    struct ptd_pace *pace = &decoder->pace;
+    int error = 0;
+    decoder->progress.tsc = pace->now;
+    if (!decoder->switched && slice->switch_count && !pace->turn_count) {
+        const struct ptd_turn first = {.next = decoder->progress.seq, .time = pace->now};
+        error = take_turn(decoder, rows, &first, pace->latest);
+    }
+    for (uint32_t i = 0; error == 0 && i < pace->turn_count; i++)
+        error = take_turn(decoder, rows, &pace->turns[i],
+                          decoder->switched ? pace->turns[i].time : pace->latest);
+    pace->turn_count = 0;
+    pace->due = decoder->switched < slice->switch_count ? slice->switches[decoder->switched].tsc : UINT64_MAX;
+    return error;
+}
