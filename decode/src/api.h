@@ -359,14 +359,14 @@ struct ptd_progress {
 struct ptd_decoder;
 
 /*
- * A decoder of one slice. It borrows everything it is given but `cpu` and `slice` themselves; the packets must stay.
- * Returns 0, -ENOMEM or -EINVAL.
+ * A decoder of one slice. It borrows everything it is given but `cpu` and `slice` themselves; the packets must stay. One
+ * decoder at a time uses the tables. Returns 0, -ENOMEM, -EINVAL, or -EIO: code cannot be mapped any more.
  */
 int ptd_decoder_create(struct ptd_tables *tables, struct ptd_space *space, const struct ptd_cpu *cpu,
                        const struct ptd_slice *slice, struct ptd_decoder **ret);
 void ptd_decoder_destroy(struct ptd_decoder *decoder);
 
-/* Decode until the slice ends (0) or a column is full (1: come again with new rows); -ENOMEM, -EOVERFLOW. */
+/* Decode until the slice ends (0) or a column is full (1: come again with new rows); -ENOMEM, -EOVERFLOW, -EIO. */
 int ptd_decoder_step(struct ptd_decoder *decoder, struct ptd_rows *rows);
 void ptd_decoder_progress(const struct ptd_decoder *decoder, struct ptd_progress *ret);
 
