@@ -565,6 +565,30 @@ def test_a_full_disk_is_an_error_once_and_the_account_says_what_is_missing(
     os.close(memfd)
 
 
+def test_a_disk_without_room_for_one_more_file_is_an_error_at_the_end_too(
+        bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lists are given up while the error is on its way: it must not hold them."""
+    server = ControlServer(bundle, lambda *_: 0)
+    memfd, data = lists_memfd(), records(10)
+    write_list(memfd, 0, state=ListState.OPEN, serial=1, data=data, committed=len(data) // 2, count=10)
+    client = good(server, memfd)
+    real = os.open
+
+    def full(path: str | Path, *rest: int, **more: int) -> int:
+        if str(path).endswith(".evl"):
+            raise OSError(28, "No space left on device", path)
+        return real(path, *rest, **more)
+
+    ledger = Ledger()
+    with monkeypatch.context() as patch:
+        patch.setattr("ptweave.wrapper.dependence.os.open", full)
+        with pytest.raises(OSError, match="No space"):
+            server.finish(ledger)
+    assert not leftovers(server)
+    client.close()
+    os.close(memfd)
+
+
 def test_a_descriptor_that_contradicts_itself_costs_its_list_and_is_counted(bundle: Bundle) -> None:
     server = ControlServer(bundle, lambda *_: 0)
     memfd = lists_memfd()

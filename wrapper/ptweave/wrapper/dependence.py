@@ -87,19 +87,29 @@ class ThreadFile:
             self.append(b"")
 
     def append(self, data: bytes | memoryview) -> None:
-        """Raises OSError the first time the file cannot take data; the rest is dropped silently (and accounted)."""
+        """Raises OSError the first time the file cannot take data; the rest is dropped silently (and accounted).
+
+        The error holds no view of `data`: what it lies in can be unmapped while the error is on its way.
+        """
         if self.broken:
             return
-        view, self._header = memoryview(self._header + bytes(data) if self._header else data), b""
-        fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        whole, self._header = self._header + bytes(data) if self._header else data, b""
         try:
-            at = self.size
-            while len(view):
-                done = os.pwrite(fd, view, at)
-                view, at = view[done:], at + done
-            self.size = at
+            with memoryview(whole) as view:
+                self._write(view)
         except OSError:
             self.broken = True
+            raise
+
+    def _write(self, view: memoryview) -> None:
+        fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            at = 0
+            while at < len(view):
+                with view[at:] as rest:
+                    at += os.pwrite(fd, rest, self.size + at)
+            self.size += at
+        except OSError:
             os.ftruncate(fd, self.size)
             raise
         finally:
@@ -274,7 +284,8 @@ class SharedLists:
             if not whole:
                 log.corrupt = True
             elif committed > log.drained:
-                log.file.append(self._data[base + log.drained:base + committed])
+                with self._data[base + log.drained:base + committed] as part:
+                    log.file.append(part)
                 log.drained = committed
             if whole and one.state == ListState.OPEN and final:
                 self._read_tail(base, committed, used, log)
@@ -292,7 +303,8 @@ class SharedLists:
 
     def _read_tail(self, base: int, committed: int, reserved: int, log: ThreadLog) -> None:
         for at, size in finished(self._data, base + committed, base + reserved):
-            log.file.append(self._data[at:at + size])
+            with self._data[at:at + size] as part:
+                log.file.append(part)
 
     def _free(self, index: int, used: int) -> None:
         base, at = LISTS_DATA + index * LIST_SIZE, LISTS_HEAD_SIZE + index * LIST_DTYPE.itemsize
