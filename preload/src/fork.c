@@ -68,18 +68,23 @@ PTW_EXPORT int __register_atfork(void (*prepare)(void), void (*parent)(void), vo
 	return GLIBC(__register_atfork)(prepare, parent, child, library);
 }
 
-static void run_prepare(void)
+extern void *__dso_handle __attribute__((visibility("hidden")));
+
+/* Ours are always run: without them the child would write to what its parent logs. */
+static bool is_run(const struct handler *handler, bool programs) { return programs || handler->library == __dso_handle; }
+
+static void run_prepare(bool programs)
 {
 	for (uint32_t i = handler_count; i-- > 0;)
-		if (handlers[i].prepare)
+		if (handlers[i].prepare && is_run(&handlers[i], programs))
 			handlers[i].prepare();
 }
 
-static void run_after(bool child)
+static void run_after(bool child, bool programs)
 {
 	for (uint32_t i = 0; i < handler_count; i++) {
 		void (*function)(void) = child ? handlers[i].child : handlers[i].parent;
-		if (function)
+		if (function && is_run(&handlers[i], programs))
 			function();
 	}
 }
@@ -279,10 +284,10 @@ static long split_locked(void *between)
 	return pid;
 }
 
-pid_t ptw_program_fork(void)
+static pid_t fork_program(bool handlers_of_program)
 {
 	uint64_t mask = PTW_ALL_BUT_FAULTS, before;
-	run_prepare();
+	run_prepare(handlers_of_program);
 	ptw_pages_boundary(); /* what is copied is the shared memory */
 	PTW_SYS(SYS_rt_sigprocmask, SIG_BLOCK, &mask, &before, sizeof mask, 0, 0);
 	struct ptw_slot *slot = ptw_slot();
@@ -291,10 +296,14 @@ pid_t ptw_program_fork(void)
 	if (pid == 0)
 		free_streams();
 	PTW_SYS(SYS_rt_sigprocmask, SIG_SETMASK, &before, 0, sizeof before, 0, 0);
-	run_after(pid == 0);
+	run_after(pid == 0, handlers_of_program);
 	if (pid < 0) {
 		errno = (int)-pid;
 		return -1;
 	}
 	return (pid_t)pid;
 }
+
+pid_t ptw_program_fork(void) { return fork_program(true); }
+
+pid_t ptw_program_fork_bare(void) { return fork_program(false); }

@@ -15,6 +15,9 @@
 
 pid_t ptw_program_fork(void) __attribute__((visibility("hidden")));
 
+/* The same without the program's fork handlers: _Fork. */
+pid_t ptw_program_fork_bare(void) __attribute__((visibility("hidden")));
+
 /* Call `function` with its frames from `stack` (a multiple of 16) downwards. */
 long ptw_call_on(long (*function)(void *), void *argument, uint64_t stack) __attribute__((visibility("hidden")));
 

@@ -8,7 +8,7 @@
  * to be attached to them): else their hello is read when it is drained next.
  *
  * Fork: the child handler runs while the child has one thread; it makes a connection and lists of its own. Children
- * that do not run fork handlers (_Fork, raw clone) find *ptw_live wiped and are not traced; children that share memory
+ * that do not run fork handlers (native _Fork, raw clone) find *ptw_live wiped and are not traced; children that share memory
  * (vfork, posix_spawn) log as the thread that made them, which waits meanwhile.
  */
 #define _GNU_SOURCE

@@ -15,6 +15,7 @@
 #include <grp.h>
 #include <malloc.h>
 #include <pthread.h>
+#include <pty.h>
 #include <sched.h>
 #include <semaphore.h>
 #include <setjmp.h>
@@ -177,6 +178,11 @@
 	X(wait3, NULL)                                \
 	X(wait4, NULL)                                \
 	X(waitid, NULL)                               \
+	X(daemon, NULL)                               \
+	X(forkpty, NULL)                              \
+	X(close, NULL)                                \
+	X(dup2, NULL)                                 \
+	X(dup3, NULL)                                 \
 	X(posix_spawn, NULL)                          \
 	X(posix_spawnp, NULL)                         \
 	/* newer than the rest: absent in older libraries, and then nobody calls them */ \
@@ -185,7 +191,10 @@
 	X(pthread_rwlock_clockrdlock, NULL)           \
 	X(pthread_rwlock_clockwrlock, NULL)           \
 	X(pthread_clockjoin_np, NULL)                 \
-	X(sem_clockwait, NULL)
+	X(sem_clockwait, NULL)                        \
+	X(_Fork, NULL)                                \
+	X(close_range, NULL)                          \
+	X(closefrom, NULL)
 
 int dlclose(void *);
 ssize_t __read_chk(int, void *, size_t, size_t);

@@ -54,7 +54,7 @@ NOT_WRAPPED = {
     "mq_close": "a number",
     "tcsetattr tcgetattr tcdrain": "the kernel's structure is on the stack",
     "herror": "its vector is on the stack and constant",
-    "_Fork __clone clone": "raw: the child is not ours",
+    "__clone clone": "raw: the child is not ours",
     "fexecve execveat": "what is executed replaces the thread's process",
     "posix_madvise msync remap_file_pages munlockall pkey_mprotect": "addresses only",
     "__open64_nocancel __open_nocancel __read_nocancel __pread64_nocancel __write_nocancel": "the C library's own",
