@@ -4,6 +4,7 @@
 #include "files.h"
 
 #include "handshake.h"
+#include "kept_files.h"
 #include "limits.h"
 #include "notice.h"
 #include "pages.h"
@@ -176,7 +177,17 @@ static void no_room(void)
 static long keep(int fd)
 {
 	long copy = PTW_SYS(SYS_fcntl, fd, F_DUPFD_CLOEXEC, PTW_DESCRIPTOR_BASE, 0, 0, 0);
-	return copy >= 0 ? copy : PTW_SYS(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 3, 0, 0, 0);
+	if (copy < 0)
+		copy = PTW_SYS(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 3, 0, 0, 0);
+	if (copy >= 0)
+		ptw_kept_add((int)copy);
+	return copy;
+}
+
+static void let_go(int fd)
+{
+	ptw_kept_drop(fd);
+	ptw_close(fd);
 }
 
 static void publish(struct ptw_mapping *mapping, uint64_t size)
@@ -189,7 +200,7 @@ static void drop(struct ptw_mapping *mapping)
 {
 	__atomic_store_n(&mapping->size, 0, __ATOMIC_RELEASE);
 	if (mapping->fd > 0)
-		ptw_close(mapping->fd);
+		let_go(mapping->fd);
 	mapping->fd = 0;
 	mapping->copied = 0;
 }
@@ -218,7 +229,7 @@ long ptw_files_map(uint64_t size, int protection, int flags, int fd, uint64_t of
 	int index = claim(size);
 	if (index < 0) {
 		unlock(&mask);
-		ptw_close((int)copy);
+		let_go((int)copy);
 		no_room();
 		return -ENOMEM;
 	}
@@ -327,7 +338,7 @@ static long copy_of(const struct ptw_mapping *mapping)
 		error = copy_bytes(mapping, (int)high);
 	if (error == 0)
 		return high;
-	ptw_close((int)high);
+	let_go((int)high);
 	return error;
 }
 
@@ -337,7 +348,7 @@ static long use_copy(struct ptw_mapping *mapping)
 	long fd = copy_of(mapping);
 	if (fd < 0)
 		return fd;
-	ptw_close(mapping->fd);
+	let_go(mapping->fd);
 	mapping->fd = (int)fd;
 	mapping->offset = 0;
 	mapping->flags = MAP_SHARED;

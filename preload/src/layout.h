@@ -87,6 +87,8 @@
 #define PTW_META_SIGNALS (PTW_META_HOT + (24ull << 10))  /* dispositions.h */
 #define PTW_META_PROGRAM (PTW_META_HOT + (32ull << 10))  /* program.h */
 #define PTW_META_PROGRAM_SIZE (352ull << 10)
+#define PTW_META_KEPT (PTW_META_HOT + (384ull << 10))     /* kept_files.c */
+#define PTW_META_KEPT_SIZE (8ull << 10)
 #define PTW_META_RULES (PTW_META_HOT + (768ull << 10))   /* unwind.c */
 #define PTW_META_RULES_SIZE (128ull << 10)
 #define PTW_META_FILES (PTW_META_HOT + (960ull << 10))   /* struct ptw_mapping */

@@ -14,6 +14,7 @@
 #include "alias.h"
 #include "fork.h"
 #include "hazards.h"
+#include "kept_files.h"
 #include "program.h"
 #include "slots.h"
 #include "touch.h"
@@ -59,6 +60,11 @@ static long memory_barrier(const long *argument)
 	return result;
 }
 
+static long close_part(unsigned first, unsigned last, unsigned flags)
+{
+	return ptw_syscall(SYS_close_range, first, last, flags, 0, 0, 0);
+}
+
 /* What is known of a call before it is made. True: `*ret` is the answer. */
 static bool prepare(long number, long *argument, const struct ptw_frame *caller, long *ret)
 {
@@ -95,6 +101,16 @@ static bool prepare(long number, long *argument, const struct ptw_frame *caller,
 			return true;
 		}
 		break;
+	case SYS_close:
+		*ret = -EBADF;
+		return ptw_kept_has((int)argument[0]);
+	case SYS_dup2:
+	case SYS_dup3:
+		*ret = -EBADF;
+		return argument[0] != argument[1] && ptw_kept_has((int)argument[1]);
+	case SYS_close_range:
+		*ret = ptw_kept_close_range((unsigned)argument[0], (unsigned)argument[1], (unsigned)argument[2], close_part);
+		return true;
 	case SYS_membarrier:
 		*ret = memory_barrier(argument);
 		return true;

@@ -4,6 +4,7 @@
 #include "region.h"
 
 #include "handshake.h"
+#include "kept_files.h"
 #include "slots.h"
 
 #include <errno.h>
@@ -104,6 +105,7 @@ int ptw_region_init(void)
 		ptw_close(fd);
 		return (int)result;
 	}
+	ptw_kept_add(fd);
 	memfd = fd;
 	ready = true;
 	return 0;
@@ -185,11 +187,14 @@ int ptw_region_copy(void)
 
 int ptw_region_replace(int fd)
 {
-	ptw_close(memfd);
+	int before = memfd;
+	ptw_close(before);
 	memfd = fd;
 	for (unsigned i = 0; i < sizeof plan / sizeof *plan; i++)
 		if (map(&plan[i], fd, MAP_FIXED) != (long)plan[i].at)
 			return -ENOMEM;
+	ptw_kept_drop(before);
+	ptw_kept_add(fd);
 	return 0;
 }
 

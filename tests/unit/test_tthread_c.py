@@ -9,7 +9,7 @@ from support.ctests import build, case_names, run_case
 
 IMPATIENT = ("-DPTW_PATIENCE_NS=300000000ull",)
 LISTS, OBJECTS = ("preload/src/lists.c",), ("preload/src/objects.c",)
-HEAP = tuple(f"preload/src/{name}.c" for name in ("region", "units", "heap", "heap_open", "handshake"))
+HEAP = tuple(f"preload/src/{name}.c" for name in ("region", "kept_files", "units", "heap", "heap_open", "handshake"))
 """Its addresses lie where the address sanitizer has its own: built without."""
 NOTICES = ("preload/src/notice.c", "preload/src/lists.c", "preload/src/handshake.c")
 UNDEFINED = ("-fsanitize=undefined", "-fno-sanitize-recover=all")
