@@ -126,7 +126,7 @@ NOT_KEPT_UNDER_ENGINE = {
 """The same under the soft engine, of the programs below."""
 
 TOLD_UNDER_ENGINE = {
-    "call_exec_arguments": "lacks 16 programs of thunks (libtthread was not in them)\n",  # their environment is its own
+    "call_exec_arguments": "lacks 16 programs of libtthread (not in them: no thunks)\n",  # their environment is its own
 }
 """What is said of programs below, though they keep their promise."""
 

@@ -11,7 +11,7 @@ import pytest
 
 from support.command import compile_c, ptweave
 
-WITHOUT = "programs of thunks (libtthread was not in them)"
+WITHOUT = "programs of libtthread (not in them: no thunks)"
 
 
 def last_line(err: str) -> str:
@@ -31,6 +31,21 @@ def test_static_programs_that_a_script_starts_are_told(tmp_path: Path, static: P
     done = ptweave("record", "-o", tmp_path / "run.ptw", "--", "sh", "-c", f"{static}; {static}; exec {static}")
     assert done.status == 3
     assert f"3 {WITHOUT}" in last_line(done.err)
+
+
+def test_they_are_told_when_the_run_is_decoded_and_merged_too(tmp_path: Path, static: Path) -> None:
+    done = ptweave("wrap", "-o", tmp_path / "run.ptw", "--", "sh", "-c", f"{static}; exec {static}")
+    assert done.status == 3
+    assert f"2 {WITHOUT}" in last_line(done.err)
+    again = ptweave("merge", tmp_path / "run.ptw")
+    assert f"2 {WITHOUT}" in last_line(again.err)
+
+
+def test_a_program_without_room_for_lists_is_told(tmp_path: Path) -> None:
+    done = ptweave("wrap", "-o", tmp_path / "run.ptw", "--", "sh", "-c", "ulimit -v 1000000; exec /bin/true")
+    first, last = done.err.splitlines()
+    assert first.startswith("ptweave: no room for event lists")
+    assert f"1 {WITHOUT}" in last
 
 
 def test_a_program_that_was_started_without_our_environment_is_told(tmp_path: Path) -> None:

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 from ptweave.data import Ledger
 
-STREAM = "thunks"
-WHY = "libtthread was not in them"
+STREAM = "libtthread"
+"""No name that decoding accounts under: it would begin anew, without these."""
+WHY = "not in them: no thunks"
 
 
 @dataclass(frozen=True)
