@@ -13,6 +13,7 @@ from importlib import import_module
 from keyword import iskeyword
 from typing import Any
 
+from ptweave.cli.scarce import KINDS, scarcity
 from ptweave.data.errors import Exit, PtweaveError
 
 COMMANDS = ("wrap", "record", "events", "import", "decode", "merge", "dump", "query", "hot", "contention", "races",
@@ -123,3 +124,9 @@ def main(argv: Sequence[str] | None = None, *, own_process: bool = False) -> int
     except OSError as error:
         say(explain(error))
         return int(Exit.MACHINE)
+    except KINDS as error:
+        lacking = scarcity(error)
+        if lacking is None:
+            raise
+        say(lacking.line())
+        return int(lacking.status)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ptweave.cli import say
@@ -115,9 +116,9 @@ def losses(bundle: Bundle) -> list[str]:
     return parts
 
 
-def report_losses(bundle: Bundle, *, quiet: bool) -> None:
-    """The last line a user sees: what is missing, or that nothing is."""
-    parts = losses(bundle)
+def report_losses(bundle: Bundle, *, quiet: bool, more: Sequence[str] = ()) -> None:
+    """The last line a user sees: what is missing, or that nothing is. `more` is missing though the bundle is whole."""
+    parts = [*more, *losses(bundle)]
     if parts:
         say(f"{bundle.path}: incomplete: lacks {'; '.join(parts)}")
     elif not quiet:

@@ -38,13 +38,14 @@ def run(args: argparse.Namespace) -> int:
     from ptweave.cli import explain, say
     from ptweave.cli.record import leave
     from ptweave.cli.recording import run_target
+    from ptweave.cli.scarce import KINDS, scarcity
     from ptweave.cli.session import decode, merge, report_losses
     from ptweave.cli.user import can_start_ourselves
     from ptweave.data import PtweaveError
 
     check_debug(args)  # what is wrong with them is said before the command runs
     recording = run_target(args, target_words(args), decodes=True)
-    bundle = recording.bundle
+    bundle, missing = recording.bundle, list[str]()
     if recording.ended:
         names = ", ".join(sorted(signal.name for signal in recording.ended))
         say(f"{bundle.path}: recorded until {names}; go on with: ptweave merge {bundle.path}")
@@ -54,8 +55,12 @@ def run(args: argparse.Namespace) -> int:
                 args.jobs = 1  # we became a user who cannot read our interpreter
             decode(bundle, args, debug_files(args))  # their cache is in the home of who we are now
             merge(bundle, calls=args.calls, quiet=args.quiet)
-        except (PtweaveError, OSError) as error:
+        except (PtweaveError, OSError, *KINDS) as error:
             # the target has run: its status is what the caller waits for
-            say(f"{explain(error)}; the recording is kept")
-    report_losses(bundle, quiet=args.quiet)
+            told = error if isinstance(error, (PtweaveError, OSError)) else scarcity(error)
+            if told is None:
+                raise
+            say(f"{explain(told)}; the recording is kept")
+            missing.append(f"tables: go on with ptweave merge {bundle.path}")
+    report_losses(bundle, quiet=args.quiet, more=missing)
     return leave(recording.status)
