@@ -280,6 +280,18 @@ def test_traces_a_program_that_another_user_executes(tmp_path: Path) -> None:
 
 
 @root
+@pytest.mark.parametrize("change", ["os.setuid(65534)", "os.setresuid(65534, 65534, 65534)", "os.seteuid(65534)",
+                                    "os.seteuid(65534); os.seteuid(0); os.seteuid(65533)"])
+def test_a_program_that_becomes_another_user_and_goes_on_loses_nothing(tmp_path: Path, change: str) -> None:
+    """As servers do: what was opened before goes on, and what is new, here a library, is recorded."""
+    script = f"import os\n{change}\nimport _decimal\nprint(sum(n % 7 for n in range(20000)), os.geteuid() > 1)"
+    recording = record_all(["/usr/bin/python3", "-c", script], tmp_path, log=True)
+    assert (recording.status, recording.stdout) == (0, b"59997 True\n")
+    assert recording.bundle.ledger().losses == []
+    check_exact(recording, tmp_path)
+
+
+@root
 def test_a_program_that_cannot_reach_the_spool_runs_and_is_counted(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)  # the spool is closed to others then
     script = "import os\nos.setuid(65534)\nos.execv('/bin/echo', ['echo', 'here'])"

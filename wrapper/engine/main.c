@@ -13,6 +13,7 @@
 #include "sideband.h"
 #include "stop.h"
 #include "stream.h"
+#include "user.h"
 #include "vg_limits.h"
 #include "watch.h"
 
@@ -125,6 +126,7 @@ static void note_name(UWord option, UWord name)
 static void syscall_begins(ThreadId tid, UInt number, UWord *args, UInt count)
 {
    (void)count;
+   user_changing(number, args);
    stream_syscall(tid, number, args);
    if (is_exec(number))
       process_ending(PTSOFT_EXECING);
@@ -143,6 +145,7 @@ static void syscall_ends(ThreadId tid, UInt number, UWord *args, UInt count, Sys
       exec_file_forget();
    }
    stream_syscall_done(tid, result);
+   user_changed(number);
 }
 
 static void before_fork(ThreadId tid)

@@ -40,6 +40,13 @@ void output_remove(const HChar *name)
    (void)vg_call(__NR_unlinkat, (UWord)folder_fd, (UWord)name, 0, 0);
 }
 
+void output_give(const HChar *name, UInt user)
+{
+   enum { KEEP_GROUP = -1, SYMLINK_NOFOLLOW = 0x100 };
+
+   (void)VG_(do_syscall)(__NR_fchownat, (UWord)folder_fd, (UWord)name, user, (UWord)KEEP_GROUP, SYMLINK_NOFOLLOW, 0, 0, 0);
+}
+
 Bool output_fits(ULong end)
 {
    struct { ULong soft, hard; } limit; /* of the process: the program's own */

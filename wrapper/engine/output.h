@@ -28,6 +28,9 @@ Int output_open(const HChar *name, Int flags);
 /* Remove a file below the folder. */
 void output_remove(const HChar *name);
 
+/* Make the user the owner of a file below the folder, where that may be done. */
+void output_give(const HChar *name, UInt user);
+
 /* Whether the program's limit of file size allows a file of so many bytes. */
 Bool output_fits(ULong end);
 

@@ -140,6 +140,29 @@ void process_ending(enum ptsoft_ended how)
    state->ended = how;
 }
 
+static void give(Int stream, const HChar *suffix, UInt user)
+{
+   HChar name[OUTPUT_NAME];
+
+   process_file_name(name, stream, suffix);
+   output_give(name, user);
+}
+
+void process_give(UInt user)
+{
+   static const HChar *const of_process[] = { "state", "rec", "buf", "code" };
+   UInt i;
+
+   if (state == &without)
+      return;
+   for (i = 0; i < sizeof of_process / sizeof *of_process; i++)
+      give(-1, of_process[i], user);
+   for (i = 0; i < state->streams; i++) {
+      give((Int)i, "pt", user);
+      give((Int)i, "sys", user);
+   }
+}
+
 struct ptsoft_process *process_state(void)
 {
    return state;

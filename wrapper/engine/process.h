@@ -40,6 +40,9 @@ void process_buffer_free(struct window *window, ULong number);
 /* Name of one of the process's files: `<pid>.<n>` and the suffix, with the stream's number if it is not -1. */
 void process_file_name(HChar name[OUTPUT_NAME], Int stream, const HChar *suffix);
 
+/* Make the user the owner of the process's files, as far as that may be done. */
+void process_give(UInt user);
+
 /* Now. */
 static inline ULong time_stamp(void)
 {
