@@ -36,6 +36,8 @@ root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: mounts, set-use
     "ulimit -Sn 100; bash -c 'ulimit -n 200; ulimit -n'; (ulimit -n 30; ulimit -Hn); ulimit -Sn",
     "export TMPDIR=/no/such/folder; /bin/echo $?; ls /etc/passwd; grep -c passwd /proc/self/cmdline",
     "ulimit -n 50; ulimit -n 60; ulimit -n; ulimit -Sn 70; ulimit -Sn",
+    "ulimit -v 100000; seq 9 | wc -c; (ulimit -v 50000; ulimit -v); ulimit -Sv 60000; sh -c 'ulimit -v; ulimit -Hv'",
+    "ulimit -v 300000; perl -e 'print length(qq(a) x 9e7), qq( )'; perl -e '$x = qq(a) x 4e8; print 1'; echo $?",
 ])
 def test_target_runs_as_without(tmp_path: Path, script: str) -> None:
     """Output, error output, status and death by signal; environment, descriptors, directory."""

@@ -41,13 +41,6 @@ def test_they_are_told_when_the_run_is_decoded_and_merged_too(tmp_path: Path, st
     assert f"2 {WITHOUT}" in last_line(again.err)
 
 
-def test_a_program_without_room_for_lists_is_told(tmp_path: Path) -> None:
-    done = ptweave("wrap", "-o", tmp_path / "run.ptw", "--", "sh", "-c", "ulimit -v 1000000; exec /bin/true")
-    first, last = done.err.splitlines()
-    assert first.startswith("ptweave: no room for event lists")
-    assert f"1 {WITHOUT}" in last
-
-
 def test_a_program_that_was_started_without_our_environment_is_told(tmp_path: Path) -> None:
     done = ptweave("record", "-o", tmp_path / "run.ptw", "--", "env", "-i", "/bin/true")
     assert f"1 {WITHOUT}" in last_line(done.err)

@@ -26,7 +26,7 @@
 /* Constants of the kernel's that Valgrind's copies of its headers leave out. */
 enum {
    PT_O_DIRECTORY = 0200000, PT_O_NOFOLLOW = 0400000, PT_O_CLOEXEC = 02000000, PT_O_NONBLOCK = 04000,
-   PT_EOPNOTSUPP = 95, PT_RLIMIT_FSIZE = 1,
+   PT_EOPNOTSUPP = 95, PT_RLIMIT_FSIZE = 1, PT_RLIMIT_AS = 9,
 };
 
 /* m_libcfile: move a descriptor above those the program may use, close-on-exec; the limit of those it may use. */
@@ -35,6 +35,7 @@ extern Int VG_(fd_hard_limit);
 
 /* m_syscall */
 extern SysRes VG_(mk_SysRes_Error)(UWord error);
+extern SysRes VG_(mk_SysRes_Success)(UWord value);
 extern SysRes VG_(do_syscall)(UWord number, RegWord a1, RegWord a2, RegWord a3, RegWord a4, RegWord a5,
                               RegWord a6, RegWord a7, RegWord a8);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Linked in front of Valgrind's handlers of limits (-Wl,--wrap=…): see vg_limits.h. Other limits are left to them. */
 #include "vg_limits.h"
+#include "vg_space.h"
 
 extern Int VG_(fd_soft_limit);
-extern SysRes VG_(mk_SysRes_Success)(UWord value);
 
 struct limit { ULong soft, hard; }; /* as all calls have it on amd64 */
 
@@ -16,11 +16,14 @@ void limits_init(const HChar *inherited)
    Long soft;
 
    hard = most;
+   space_init(NULL);
    if (inherited == NULL)
       return;
    soft = VG_(strtoll10)(inherited, &rest);
    if (*rest == ',')
-      hard = (ULong)VG_(strtoll10)(rest + 1, NULL);
+      hard = (ULong)VG_(strtoll10)(rest + 1, &rest);
+   if (*rest == ',')
+      space_init(rest + 1);
    if (hard > most)
       hard = most;
    VG_(fd_soft_limit) = soft < (Long)hard ? (Int)soft : (Int)hard;
@@ -28,7 +31,13 @@ void limits_init(const HChar *inherited)
 
 void limits_pass_on(HChar text[LIMITS_TEXT])
 {
-   VG_(snprintf)(text, LIMITS_TEXT, "%d,%llu", VG_(fd_soft_limit), hard);
+   const struct space_limit *space = space_kept();
+
+   if (space != NULL) /* no limit is -1 */
+      VG_(snprintf)(text, LIMITS_TEXT, "%d,%llu,%lld,%lld", VG_(fd_soft_limit), hard, (Long)space->soft,
+                    (Long)space->hard);
+   else
+      VG_(snprintf)(text, LIMITS_TEXT, "%d,%llu", VG_(fd_soft_limit), hard);
 }
 
 /* Has the program CAP_SYS_RESOURCE (capget(2), version 3)? */
@@ -52,24 +61,35 @@ static UWord set(const struct limit *wanted)
    return 0;
 }
 
-/* Either address may be 0. */
-static UWord change(Addr wanted, Addr before)
+static UWord set_space(const struct limit *wanted)
 {
-   const struct limit now = { (ULong)VG_(fd_soft_limit), hard };
+   if (wanted->soft > wanted->hard)
+      return VKI_EINVAL;
+   if (wanted->hard > space_limit.hard && !may_raise())
+      return VKI_EPERM;
+   space_set(&(struct space_limit){ wanted->soft, wanted->hard });
+   return 0;
+}
+
+/* Either address may be 0. */
+static UWord change(UWord which, Addr wanted, Addr before)
+{
+   const Bool space = which == PT_RLIMIT_AS;
+   const struct limit now = { space ? space_limit.soft : (ULong)VG_(fd_soft_limit), space ? space_limit.hard : hard };
    UWord error;
 
    if ((wanted != 0 && !VG_(am_is_valid_for_client)(wanted, sizeof now, VKI_PROT_READ))
        || (before != 0 && !VG_(am_is_valid_for_client)(before, sizeof now, VKI_PROT_WRITE)))
       return VKI_EFAULT;
-   error = wanted != 0 ? set((const struct limit *)wanted) : 0;
+   error = wanted == 0 ? 0 : space ? set_space((const struct limit *)wanted) : set((const struct limit *)wanted);
    if (error == 0 && before != 0)
       *(struct limit *)before = now;
    return error;
 }
 
-static void answer(struct syscall_status *status, Addr wanted, Addr before)
+static void answer(struct syscall_status *status, UWord which, Addr wanted, Addr before)
 {
-   UWord error = change(wanted, before);
+   UWord error = change(which, wanted, before);
 
    status->what = SS_COMPLETE;
    status->result = error != 0 ? VG_(mk_SysRes_Error)(error) : VG_(mk_SysRes_Success)(0);
@@ -77,7 +97,7 @@ static void answer(struct syscall_status *status, Addr wanted, Addr before)
 
 static Bool is_ours(UWord pid, UWord which)
 {
-   return (pid == 0 || pid == (UWord)VG_(getpid)()) && which == VKI_RLIMIT_NOFILE;
+   return (pid == 0 || pid == (UWord)VG_(getpid)()) && (which == VKI_RLIMIT_NOFILE || which == PT_RLIMIT_AS);
 }
 
 #define AFTER(name)                                                                                                \
@@ -90,7 +110,7 @@ static Bool is_ours(UWord pid, UWord which)
 VG_BEFORE(linux_sys_prlimit64)
 {
    if (is_ours(args->arg1, args->arg2))
-      answer(status, args->arg3, args->arg4);
+      answer(status, args->arg2, args->arg3, args->arg4);
    else
       __real_vgSysWrap_linux_sys_prlimit64_before(tid, layout, args, status, flags);
 }
@@ -104,7 +124,7 @@ AFTER(linux_sys_prlimit64)
 VG_BEFORE(generic_sys_setrlimit)
 {
    if (is_ours(0, args->arg1))
-      answer(status, args->arg2, 0);
+      answer(status, args->arg1, args->arg2, 0);
    else
       __real_vgSysWrap_generic_sys_setrlimit_before(tid, layout, args, status, flags);
 }
@@ -112,7 +132,7 @@ VG_BEFORE(generic_sys_setrlimit)
 VG_BEFORE(generic_sys_getrlimit)
 {
    if (is_ours(0, args->arg1))
-      answer(status, 0, args->arg2);
+      answer(status, args->arg1, 0, args->arg2);
    else
       __real_vgSysWrap_generic_sys_getrlimit_before(tid, layout, args, status, flags);
 }

@@ -42,7 +42,7 @@ REMEDY = "build it: apt-get install valgrind gcc, then python3 hatch_build.py (o
 READ_MAX = 16 << 20
 STREAMS_MAX = 1 << 22  # pids a Linux system can have
 ENGINE_LOG = "engine.log"
-_FAILED = re.compile(r"VALGRIND INTERNAL ERROR|: Assertion '.*' failed\.|EXEC FAILED|: out of memory$", re.MULTILINE)
+_FAILED = re.compile(r"VALGRIND INTERNAL ERROR|: Assertion '.*' failed\.|EXEC FAILED|: out of memory:?$", re.MULTILINE)
 """What Valgrind says, once, when it ends a process for a reason of its own."""
 
 
