@@ -178,3 +178,16 @@ def test_a_line_that_computes_another_value_is_told_before_what_follows_from_it(
     first = rows(one_line(0, optimised), one_line(bug, optimised))[0]
     assert (first["kind"], first["line"], first["times"]) == ("code", bug_line(bug), 1), first
     assert text is None or (first["value"], first["other_value"]) == (text, other_text)
+
+
+def test_a_bug_in_a_library_of_the_programs_own_is_first_as_well(tmp_path: Path) -> None:
+    (tmp_path / "main.c").write_text("int run(int, char **);\nint main(int n, char **args) { return run(n, args); }\n")
+    for name, bug in (("good", 0), ("bad", 5)):
+        (tmp_path / name).mkdir()
+        library = compile_c(ONE_LINE, tmp_path / name / "libone.so", "-g", "-fPIC", "-shared", "-Dmain=run",
+                            f"-DBUG={bug}")
+        program = compile_c(tmp_path / "main.c", tmp_path / name / "main", library, "-Wl,-rpath,$ORIGIN")
+        done = ptweave("wrap", "-q", "-o", tmp_path / f"{name}.ptw", "--", program)
+        assert done.status == 0, done.err
+    first = rows(tmp_path / "good.ptw", tmp_path / "bad.ptw")[0]
+    assert (first["kind"], first["function"], first["line"]) == ("flow", "classify", bug_line(5)), first

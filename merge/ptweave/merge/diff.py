@@ -250,7 +250,7 @@ def _code_rows(sides: list[_Side], places: Places, known: set[tuple[str | None, 
     code = sides[0].code
     for one in sorted(places.unlike.values(), key=lambda one: int(code.offset[one.block])):
         function, file, line = (code.where_last if one.last else code.where)(one.block)
-        if code.image[one.block] != code.main:
+        if int(code.image[one.block]) not in places.own:
             continue
         row = rows.setdefault(function, {
             "kind": "code", "function": function, "file": file, "line": line, "what": OTHER_CODE, "times": 0,
@@ -321,7 +321,7 @@ def _group(one: Difference, side: _Side, places: Places, function: str | None) -
         return Group.LOADER  # the first call through it, wherever that is, has the loader find the function
     names = [frame.function for frame in one.a.stack]
     image = side.code.image[one.a.from_block] if one.a.from_block is not None else -1
-    own = image == side.code.main
+    own = int(image) in places.own
     if function in places.changed and own:
         return Group.CHANGED
     began = "main" in names or side.code.main < 0 or own

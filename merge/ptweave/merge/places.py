@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ptweave.data.errors import BadInput
-from ptweave.merge._merge import ffi
+from ptweave.merge._merge import ffi, lib
 from ptweave.merge.changed_functions import Keys, Unlike, both_code, match_functions
 from ptweave.merge.run_code import Code
 from ptweave.merge.tables import I64
@@ -31,11 +31,13 @@ _ID_BITS = 20
 
 @dataclass
 class Places:
-    """What of both runs' blocks is the same. `changed`: names of functions of whose code that ran some is not.
+    """What of both runs' blocks is the same. `own`: images of `a` that are the program's: its executable, and what was
+    built anew, but for the C library. `changed`: names of functions of whose code that ran some is not the same.
     `unlike`: blocks with a counterpart that has other instructions, by number in `a`."""
 
     a: npt.NDArray[np.void]
     b: npt.NDArray[np.void]
+    own: set[int]
     changed: set[str]
     unlike: dict[int, Unlike]
 
@@ -46,6 +48,8 @@ def match_places(a: Code, b: Code) -> Places:
     _check_alike(a, b, pairs)
     ids = _Ids()
     keys = [_keys(code, side, pairs, ids) for side, code in enumerate((a, b))]
+    system = {image.number for image in a.images if image.room != lib.PTM_PROGRAM}
+    own = {a.main} | {pair[0] for pair in pairs if not _same(a, pair[0], b, pair[1])} - system
     changed: set[str] = set()
     unlike: dict[int, Unlike] = {}
     for pair in pairs:
@@ -68,7 +72,7 @@ def match_places(a: Code, b: Code) -> Places:
         places["room"] = rooms[np.clip(code.image, -1, len(rooms) - 2)]
         result.append(places)
         at += 2 * n
-    return Places(result[0], result[1], changed, unlike)
+    return Places(result[0], result[1], own, changed, unlike)
 
 
 def _pair_images(a: Code, b: Code) -> list[tuple[int, int]]:
