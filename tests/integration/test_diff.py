@@ -171,7 +171,8 @@ def test_a_wrong_branch_is_first_however_the_program_was_compiled(one_line: Call
 
 
 @pytest.mark.parametrize(("bug", "optimised", "text", "other_text"), [
-    (6, "-O1", "setg al", "setge al"), (6, "-O2", "setg al", "setge al"), (1, "-O0", None, None)])
+    (6, "-O1", "setg al", "setge al"), (6, "-O2", "setg al", "setge al"), (1, "-O0", None, None),
+    (7, "-O0", None, None), (7, "-O1", None, None), (7, "-O2", None, None)])
 def test_a_line_that_computes_another_value_is_told_before_what_follows_from_it(
         one_line: Callable[[int, str], Path], bug: int, optimised: str, text: str | None,
         other_text: str | None) -> None:

@@ -76,18 +76,32 @@ __attribute__((noinline)) static int classify(int a, int b)
 	return 0;
 }
 
+__attribute__((noinline)) static long mixed(const int *numbers, int rest)
+{
+	long one = numbers[0] * 3L;
+	long two = numbers[1] * 5L;
+	long all = one ^ numbers[rest];
+
+	one += two;
+	two = IF_BUG(7, two * 7 - one, two * 7 + one); /* bug 7 */
+	all += numbers[2] * 11L;
+	return all ^ (two & one);
+}
+
 int main(int argc, char **argv)
 {
 	const int rounds = argc > 1 ? atoi(argv[1]) : 200;
 	int numbers[8] = { 0 }, kinds[3] = { 0 }, even = 0;
 	char text[16];
+	long mix = 0;
 
 	for (int i = 0; i < rounds; i++) {
 		snprintf(text, sizeof(text), "w%d", i * 7 % 150);
 		numbers[i % 8] = add(text)->uses + i;
 		even += is_even_sum(numbers, 8);
 		kinds[classify(i % 21, i % 13)]++;
+		mix += mixed(numbers, i % 8);
 	}
-	printf("%d words, %d at most, %d even, %d %d %d\n", n_words, longest, even, kinds[0], kinds[1], kinds[2]);
+	printf("%d words, %d at most, %d even, %d %d %d, %ld\n", n_words, longest, even, kinds[0], kinds[1], kinds[2], mix);
 	return 0;
 }

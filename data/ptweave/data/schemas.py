@@ -135,8 +135,8 @@ BLOCKS = Table("blocks", "a distinct basic block: from an entry to the first bra
     Column("line", _I32, "", "source line; null without line information"),
     Column("last_file", _STR, "", "source file of its last instruction", dictionary=True),
     Column("last_line", _I32, "", "source line of its last instruction: the branch's"),
-    Column("lines", LINES, "", "source lines of its instructions, in the order in which they come first, and how many "
-           "instructions are of each (file and line null: of none); null without line information"),
+    Column("lines", LINES, "", "source lines of its instructions, in order: a line, and how many instructions in a row "
+           "are of it (file and line null: of none); null without line information"),
 ), ("block",))
 
 PATHS = Table("paths", "a distinct sequence of blocks executed in one go", (

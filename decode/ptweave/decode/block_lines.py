@@ -51,19 +51,16 @@ class BlockLines:
         return {**found, "lines": self._lists(blocks, places)}
 
     def _lists(self, blocks: npt.NDArray[np.int64], places: npt.NDArray[np.int64]) -> pa.Array:
-        """Of each block the lines of its instructions, in the order in which they come first."""
-        _, which = np.unique(places, return_inverse=True)
-        _, first, counts = np.unique(blocks << 32 | which.reshape(-1), return_index=True, return_counts=True)
-        order = np.argsort(first, kind="stable")
-        first, counts = first[order], counts[order]
-        place, sizes = places[first], np.bincount(blocks[first], minlength=self._count)
-        known = np.bincount(blocks[first], weights=place >= 0, minlength=self._count) > 0
-        kept = known[blocks[first]]
-        place, counts, sizes = place[kept], counts[kept], np.where(known, sizes, 0)
+        """Of each block the lines of its instructions: those in a row that are of one are together."""
+        begins = np.flatnonzero(np.concatenate([[True], (np.diff(blocks) != 0) | (np.diff(places) != 0)])[:len(blocks)])
+        counts = np.diff(np.concatenate([begins, [len(blocks)]]))
+        known = np.bincount(blocks, weights=places >= 0, minlength=self._count) > 0
+        kept = known[blocks[begins]]
+        of, place, counts = blocks[begins][kept], places[begins][kept], counts[kept]
         names = texts(np.where(place < 0, -1, place >> 32).astype(np.int32), list(self._names)).cast(pa.string())
         parts = pa.StructArray.from_arrays([names, _line(place), pa.array(counts.astype(np.int32))],
                                            fields=list(LINES.value_type))
-        offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
+        offsets = np.concatenate([[0], np.cumsum(np.bincount(of, minlength=self._count))]).astype(np.int32)
         return pa.ListArray.from_arrays(pa.array(offsets), parts, type=LINES, mask=pa.array(~known))
 
 

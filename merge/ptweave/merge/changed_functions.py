@@ -36,14 +36,14 @@ class Keys:
 
 @dataclass(frozen=True)
 class Unlike:
-    """Blocks that correspond and are not the same code, and their first instructions that differ. `last`: that is the
-    block's last one; None: it has no more."""
+    """Blocks that correspond and are not the same code, and their first instructions that differ. None: it has no more;
+    `at`: so many of the block's are before it."""
 
     block: int
     other: int
     text: str | None
     other_text: str | None
-    last: bool
+    at: int
 
 
 @dataclass
@@ -86,7 +86,7 @@ class BothCode:
         at = next((at for at, (left, right) in enumerate(zip(ours, theirs, strict=False)) if left != right),
                   min(len(ours), len(theirs)))
         texts = [self._text(side, block, at) for side, block in enumerate((one, other))]
-        return Unlike(one, other, texts[0], texts[1], at == len(ours) - 1)
+        return Unlike(one, other, texts[0], texts[1], at)
 
     def _text(self, side: int, block: int, at: int) -> str | None:
         image = self.images[side]

@@ -249,7 +249,7 @@ def _code_rows(sides: list[_Side], places: Places, known: set[tuple[str | None, 
     rows: dict[str | None, dict[str, Any]] = {}
     code = sides[0].code
     for one in sorted(places.unlike.values(), key=lambda one: int(code.offset[one.block])):
-        function, file, line = (code.where_last if one.last else code.where)(one.block)
+        function, file, line = code.where_instruction(one.block, one.at)
         if int(code.image[one.block]) not in places.own:
             continue
         row = rows.setdefault(function, {

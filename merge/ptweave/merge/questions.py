@@ -60,9 +60,12 @@ from counted join blocks using (block) group by {keys} order by instructions des
 
 _LINES = """
 with counted as ({counted}),
+runs as (
+  select block, blocks.function, executions, unnest(coalesce(lines, [{{'file': blocks.file, 'line': blocks.line,
+    'instructions': blocks.instructions}}]), recursive := true) from counted join blocks using (block)),
 parts as (
-  select blocks.function, executions, unnest(coalesce(lines, [{{'file': blocks.file, 'line': blocks.line,
-    'instructions': blocks.instructions}}]), recursive := true) from counted join blocks using (block))
+  select function, file, line, executions, sum(instructions) as instructions from runs
+  group by block, function, file, line, executions)
 select function, file, line, sum(executions * instructions)::bigint as instructions,
        round(100 * sum(executions * instructions) / sum(sum(executions * instructions)) over (), 2) as percent,
        sum(executions)::bigint as blocks, max(executions)::bigint as times

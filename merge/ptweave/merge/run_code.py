@@ -51,7 +51,7 @@ class Code:
         self.program = Program(bundle)
         self.program.compile()
         table = read_table(bundle, BLOCKS, ["block", "mode", "function", "function_offset", "file", "line", "last_file",
-                                            "last_line"], ["function", "file", "last_file"])
+                                            "last_line", "lines"], ["function", "file", "last_file"])
         order = np.argsort(numbers(table, "block"), kind="stable")
         self.table = table.take(pa.array(order)) if len(order) else table
         self.images = [Image(row["image"], row["name"] or "", row["path"] or "",
@@ -84,6 +84,14 @@ class Code:
     def where_last(self, block: int) -> tuple[str | None, str | None, int | None]:
         """Function, file and line of a block's last instruction; None unknown."""
         return self._where(block, "last_file", "last_line")
+
+    def where_instruction(self, block: int, number: int) -> tuple[str | None, str | None, int | None]:
+        """Function, file and line of one of a block's instructions; behind the last one, of that."""
+        for part in self.table["lines"][block].as_py() or ():
+            number -= part["instructions"]
+            if number < 0:
+                return self.program.function_of(block), part["file"], part["line"]
+        return self.where_last(block)
 
     def _where(self, block: int, file: str, line: str) -> tuple[str | None, str | None, int | None]:
         if not 0 <= block < len(self.table):
