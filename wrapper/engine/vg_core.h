@@ -50,7 +50,7 @@ static inline Int vg_call(UWord number, UWord a1, UWord a2, UWord a3, UWord a4)
 /* m_syswrap's SyscallArgs and SyscallStatus of 3.19. */
 struct syscall_args { Word number; UWord arg1, arg2, arg3, arg4, arg5, arg6, arg7, arg8; };
 struct syscall_status { Int what; SysRes result; };
-enum { SS_COMPLETE = 1, SF_YIELD_AFTER = 1 << 4 };
+enum { SS_COMPLETE = 1, SF_MAY_BLOCK = 1 << 1, SF_POLL_AFTER = 1 << 3, SF_YIELD_AFTER = 1 << 4 };
 
 /* m_transtab */
 extern void VG_(discard_translations)(Addr start, ULong size, const HChar *who);
