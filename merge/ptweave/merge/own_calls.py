@@ -16,9 +16,17 @@ OWN_WORK = ("begin_process", "ptw_threading_begin", "ptw_servant_start")
 """Functions (preload/src) that have the C library and the loader do something for libtthread: what these do is its
 own."""
 
-ON_BEHALF = {"syscall": None, "split": "clone", "split_locked": "clone", "ptw_control_kill": "tgkill",
-             "ptw_exec_serve": "execve"}
-"""Functions that make calls which the program asked for: this one, or (None) any."""
+ANY: tuple[str, ...] = ()
+
+ON_BEHALF = {
+    "syscall": ANY, "ptw_raw_call": ANY, "split": ("clone",), "split_locked": ("clone",),
+    "ptw_control_kill": ("tgkill",),
+    "ptw_exec_serve": ("execve",), "close_part": ("close_range",), "close_each": ("close",),
+    "ptw_change_ids": ("setuid", "setgid", "setreuid", "setregid", "setresuid", "setresgid", "setgroups"),
+    "copy": ("process_vm_readv", "process_vm_writev"),
+    "sigpending": ("rt_sigpending",), "getppid": ("getppid",), "times": ("times",), "timer_create": ("timer_create",),
+    **{name: (name,) for name in ("madvise", "mlock", "mlock2", "mlockall", "msync", "munlock")}}
+"""Functions that make calls which the program asked for: these, or ANY."""
 
 EXIT_GROUP = syscall_table.NUMBERS["exit_group"]
 
@@ -42,8 +50,8 @@ class Library:
         own: Bools = (place != 0) & np.isin(place >> np.uint64(IMAGE_SHIFT), self._images) & (calls != EXIT_GROUP)
         function = self._addresses.functions_at(place)
         for number, name in self._behalf.items():
-            call = ON_BEHALF[str(name)]
-            own &= (function != number) | ((calls != syscall_table.NUMBERS[call]) if call else False)
+            asked = [syscall_table.NUMBERS[call] for call in ON_BEHALF[str(name)]]
+            own &= (function != number) | (~np.isin(calls, asked) if asked else False)
         return own
 
     def during(self, visits: npt.NDArray[np.void], seqs: I64) -> Bools:
