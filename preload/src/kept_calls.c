@@ -12,7 +12,7 @@
 #include <fcntl.h>
 #include <sys/resource.h>
 
-static long close_part(unsigned first, unsigned last, unsigned flags)
+long ptw_close_part(unsigned first, unsigned last, unsigned flags)
 {
 	return PTW_SYS(SYS_close_range, first, last, flags, 0, 0, 0);
 }
@@ -64,7 +64,7 @@ PTW_EXPORT int close_range(unsigned first, unsigned last, int flags)
 {
 	if (!ptw_process_mode)
 		return GLIBC(close_range)(first, last, flags);
-	long result = ptw_kept_close_range(first, last, (unsigned)flags, close_part);
+	long result = ptw_kept_close_range(first, last, (unsigned)flags, ptw_close_part);
 	if (result < 0) {
 		errno = (int)-result;
 		return -1;
@@ -79,6 +79,6 @@ PTW_EXPORT void closefrom(int from)
 		return;
 	}
 	unsigned first = from > 0 ? (unsigned)from : 0;
-	if (ptw_kept_close_range(first, UINT32_MAX, 0, close_part) < 0)
+	if (ptw_kept_close_range(first, UINT32_MAX, 0, ptw_close_part) < 0)
 		ptw_kept_close_range(first, UINT32_MAX, 0, close_each);
 }

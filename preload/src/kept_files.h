@@ -28,4 +28,7 @@ PTW_HIDDEN bool ptw_kept_has(int fd);
 PTW_HIDDEN long ptw_kept_close_range(unsigned first, unsigned last, unsigned flags,
 				     long (*close_part)(unsigned first, unsigned last, unsigned flags));
 
+/* The system call: for the above. */
+PTW_HIDDEN long ptw_close_part(unsigned first, unsigned last, unsigned flags);
+
 #endif

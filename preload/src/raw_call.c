@@ -60,11 +60,6 @@ static long memory_barrier(const long *argument)
 	return result;
 }
 
-static long close_part(unsigned first, unsigned last, unsigned flags)
-{
-	return ptw_syscall(SYS_close_range, first, last, flags, 0, 0, 0);
-}
-
 /* What is known of a call before it is made. True: `*ret` is the answer. */
 static bool prepare(long number, long *argument, const struct ptw_frame *caller, long *ret)
 {
@@ -109,7 +104,8 @@ static bool prepare(long number, long *argument, const struct ptw_frame *caller,
 		*ret = -EBADF;
 		return argument[0] != argument[1] && ptw_kept_has((int)argument[1]);
 	case SYS_close_range:
-		*ret = ptw_kept_close_range((unsigned)argument[0], (unsigned)argument[1], (unsigned)argument[2], close_part);
+		*ret = ptw_kept_close_range((unsigned)argument[0], (unsigned)argument[1], (unsigned)argument[2],
+					    ptw_close_part);
 		return true;
 	case SYS_membarrier:
 		*ret = memory_barrier(argument);

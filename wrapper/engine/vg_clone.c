@@ -117,8 +117,7 @@ void __wrap_vgSysWrap_linux_sys_clone_before(ThreadId tid, void *layout, struct 
       return;
    }
    if (!is_vfork(args->arg1) && args->arg1 & (VKI_CLONE_VM | VKI_CLONE_THREAD | VKI_CLONE_SIGHAND)) {
-      status->what = SS_COMPLETE;
-      status->result = VG_(mk_SysRes_Error)(VKI_EINVAL);
+      vg_refuse(status, VKI_EINVAL);
       return;
    }
    copy(tid, args, status, flags);

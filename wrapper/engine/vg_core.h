@@ -52,6 +52,18 @@ struct syscall_args { Word number; UWord arg1, arg2, arg3, arg4, arg5, arg6, arg
 struct syscall_status { Int what; SysRes result; };
 enum { SS_COMPLETE = 1, SF_MAY_BLOCK = 1 << 1, SF_POLL_AFTER = 1 << 3, SF_YIELD_AFTER = 1 << 4 };
 
+/* Valgrind's handler of a call answers it, and the kernel is not asked. */
+static inline void vg_answer(struct syscall_status *status, SysRes result)
+{
+   status->what = SS_COMPLETE;
+   status->result = result;
+}
+
+static inline void vg_refuse(struct syscall_status *status, UWord error)
+{
+   vg_answer(status, VG_(mk_SysRes_Error)(error));
+}
+
 /* m_transtab */
 extern void VG_(discard_translations)(Addr start, ULong size, const HChar *who);
 

@@ -91,8 +91,7 @@ static void answer(struct syscall_status *status, UWord which, Addr wanted, Addr
 {
    UWord error = change(which, wanted, before);
 
-   status->what = SS_COMPLETE;
-   status->result = error != 0 ? VG_(mk_SysRes_Error)(error) : VG_(mk_SysRes_Success)(0);
+   vg_answer(status, error != 0 ? VG_(mk_SysRes_Error)(error) : VG_(mk_SysRes_Success)(0));
 }
 
 static Bool is_ours(UWord pid, UWord which)

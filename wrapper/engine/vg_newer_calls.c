@@ -27,12 +27,6 @@ extern const struct entry *__wrap_vgModuleLocal_get_linux_syscall_entry(UInt num
 /* m_syswrap: whether a descriptor is the program's to use; a new one also has to be below its limit. */
 extern Bool vgModuleLocal_fd_allowed(Int fd, const HChar *name, ThreadId tid, Bool is_new);
 
-static void fail(struct syscall_status *status, UWord error)
-{
-   status->what = SS_COMPLETE;
-   status->result = VG_(mk_SysRes_Error)(error);
-}
-
 static Bool is_in_proc(UWord path)
 {
    static const HChar start[] = "/proc/";
@@ -58,7 +52,7 @@ static void before_with_file(ThreadId tid, void *layout, struct syscall_args *ar
 
    before_any(tid, layout, args, status, flags);
    if (fd >= 0 && !vgModuleLocal_fd_allowed(fd, "newer call", tid, False)) /* of others the kernel says what they are */
-      fail(status, PT_EBADF);
+      vg_refuse(status, PT_EBADF);
 }
 
 /* Valgrind answers openat for what /proc says of a process itself; a program that cannot use this one calls that. */
@@ -66,7 +60,7 @@ static void before_openat2(ThreadId tid, void *layout, struct syscall_args *args
                            UWord *flags)
 {
    if (is_in_proc(args->arg2))
-      fail(status, PT_ENOSYS);
+      vg_refuse(status, PT_ENOSYS);
    else
       before_with_file(tid, layout, args, status, flags);
 }
@@ -77,7 +71,7 @@ static void before_signal(ThreadId tid, void *layout, struct syscall_args *args,
    before_with_file(tid, layout, args, status, flags);
    *flags |= SF_POLL_AFTER; /* it may be for this process */
    if (args->arg2 == OWN_SIGNAL)
-      fail(status, PT_EINVAL);
+      vg_refuse(status, PT_EINVAL);
 }
 
 static void after_open(ThreadId tid, struct syscall_args *args, struct syscall_status *status)
@@ -88,7 +82,7 @@ static void after_open(ThreadId tid, struct syscall_args *args, struct syscall_s
    if (vgModuleLocal_fd_allowed(fd, "newer call", tid, True))
       return;
    VG_(close)(fd);
-   fail(status, PT_EMFILE);
+   vg_refuse(status, PT_EMFILE);
 }
 
 const struct entry *__wrap_vgModuleLocal_get_linux_syscall_entry(UInt number)

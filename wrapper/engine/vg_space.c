@@ -66,12 +66,6 @@ static Bool opened_by_libtthread(Int fd)
    return fd >= 0 && VG_(readlink)(link, name, sizeof name) >= 15 && VG_(strncmp)(name, "/memfd:ptweave-", 15) == 0;
 }
 
-static void answer(struct syscall_status *status, SysRes result)
-{
-   status->what = SS_COMPLETE;
-   status->result = result;
-}
-
 /* What Valgrind's handler of mmap calls: that itself is called from its own file. */
 extern SysRes __real_vgModuleLocal_generic_PRE_sys_mmap(ThreadId tid, UWord start, UWord size, UWord rights, UWord flags,
                                                         UWord fd, Off64T offset);
@@ -90,7 +84,7 @@ SysRes __wrap_vgModuleLocal_generic_PRE_sys_mmap(ThreadId tid, UWord start, UWor
 VG_BEFORE(generic_sys_mremap)
 {
    if (args->arg3 > args->arg2 && !allows(args->arg3 - args->arg2))
-      answer(status, VG_(mk_SysRes_Error)(VKI_ENOMEM));
+      vg_refuse(status, VKI_ENOMEM);
    else
       __real_vgSysWrap_generic_sys_mremap_before(tid, layout, args, status, flags);
 }
@@ -98,7 +92,7 @@ VG_BEFORE(generic_sys_mremap)
 VG_BEFORE(generic_sys_brk)
 {
    if (args->arg1 > VG_(brk_limit) && !allows(args->arg1 - VG_(brk_limit)))
-      answer(status, VG_(mk_SysRes_Success)(VG_(brk_limit))); /* where the break is */
+      vg_answer(status, VG_(mk_SysRes_Success)(VG_(brk_limit))); /* where the break is */
    else
       __real_vgSysWrap_generic_sys_brk_before(tid, layout, args, status, flags);
 }

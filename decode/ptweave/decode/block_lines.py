@@ -46,9 +46,12 @@ class BlockLines:
         for prefix, at in (("", firsts), ("last_", lasts)):
             place = np.full(self._count, -1, np.int64)
             place[blocks[at]] = places[at]
-            found[f"{prefix}file"] = texts(np.where(place < 0, -1, place >> 32).astype(np.int32), list(self._names))
+            found[f"{prefix}file"] = self._file(place)
             found[f"{prefix}line"] = _line(place)
         return {**found, "lines": self._lists(blocks, places)}
+
+    def _file(self, places: npt.NDArray[np.int64]) -> pa.Array:
+        return texts(np.where(places < 0, -1, places >> 32).astype(np.int32), list(self._names))
 
     def _lists(self, blocks: npt.NDArray[np.int64], places: npt.NDArray[np.int64]) -> pa.Array:
         """Of each block the lines of its instructions: those in a row that are of one are together."""
@@ -57,9 +60,9 @@ class BlockLines:
         known = np.bincount(blocks, weights=places >= 0, minlength=self._count) > 0
         kept = known[blocks[begins]]
         of, place, counts = blocks[begins][kept], places[begins][kept], counts[kept]
-        names = texts(np.where(place < 0, -1, place >> 32).astype(np.int32), list(self._names)).cast(pa.string())
-        parts = pa.StructArray.from_arrays([names, _line(place), pa.array(counts.astype(np.int32))],
-                                           fields=list(LINES.value_type))
+        parts = pa.StructArray.from_arrays(
+            [self._file(place).cast(pa.string()), _line(place), pa.array(counts.astype(np.int32))],
+            fields=list(LINES.value_type))
         offsets = np.concatenate([[0], np.cumsum(np.bincount(of, minlength=self._count))]).astype(np.int32)
         return pa.ListArray.from_arrays(pa.array(offsets), parts, type=LINES, mask=pa.array(~known))
 

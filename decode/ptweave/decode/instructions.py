@@ -30,12 +30,10 @@ def offsets_in_blocks(blocks: Mapping[str, pa.Array], rows: I64, files: Sequence
     counts = np.maximum(columns["instructions"][rows], 0).astype(np.int64)
     lengths = _lengths(columns, rows, files, int(counts.sum()))
     of = np.repeat(np.arange(len(rows)), counts)
-    ends = np.cumsum(lengths, dtype=np.int64)
-    begins = np.concatenate([[0], np.cumsum(counts)])[:-1]
-    before = np.concatenate([[0], ends])
-    offsets = before[:-1] - before[begins][of] if len(of) else np.zeros(0, np.int64)
-    unread = np.flatnonzero((counts > 0) & (lengths[np.minimum(begins, max(len(lengths) - 1, 0))] == 0)
-                            if len(lengths) else np.zeros(len(rows), np.bool_))
+    before = np.cumsum(lengths, dtype=np.int64) - lengths
+    begins = np.cumsum(counts) - counts
+    offsets = before[:len(of)] - before[begins][of]
+    unread = np.flatnonzero((counts > 0) & (lengths[begins] == 0))
     if not len(unread):
         return offsets, of
     keep = ~np.isin(of, unread)
@@ -48,7 +46,7 @@ def offsets_in_blocks(blocks: Mapping[str, pa.Array], rows: I64, files: Sequence
 
 def _lengths(columns: Mapping[str, npt.NDArray[np.generic]], rows: I64, files: Sequence[Path | None],
              count: int) -> npt.NDArray[np.uint8]:
-    """Lengths of all instructions of blocks; zeros where they are not known. Raises MachineLacks."""
+    """Lengths of all instructions of blocks, zeros where they are not known; and one zero more. Raises MachineLacks."""
     images = [ffi.NULL if file is None else ffi.new("char[]", os.fsencode(file)) for file in files]
     kinds = {"image": "int32_t", "offset": "int64_t", "ip": "uint64_t", "last_ip": "uint64_t", "size": "int32_t",
              "instructions": "int32_t", "mode": "uint8_t"}
@@ -60,4 +58,4 @@ def _lengths(columns: Mapping[str, npt.NDArray[np.generic]], rows: I64, files: S
     if lib.dump_lengths(tables, ffi.from_buffer("int32_t[]", rows.astype(np.int32)), len(rows),
                         ffi.from_buffer("uint8_t[]", lengths)) < 0:
         raise MachineLacks("is out of memory", where="the lengths of instructions", remedy="free some memory")
-    return lengths[:count]
+    return lengths

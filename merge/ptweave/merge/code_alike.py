@@ -35,6 +35,11 @@ class ImageCode:
         self._file = _open(bundle, name)
         self._addresses = range(base, base + 2 * os.fstat(self._file).st_size + _BSS)
 
+    @classmethod
+    def kept(cls, bundle: Bundle, name: str | None, base: int) -> ImageCode | None:
+        """The same; None where the bundle does not have the file."""
+        return cls(bundle, name, base) if name and (bundle.images / name).exists() else None
+
     def close(self) -> None:
         os.close(self._file)
 

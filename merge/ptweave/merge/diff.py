@@ -223,7 +223,8 @@ def _flow_rows(differences: list[Difference], threads: tuple[Thread, Thread], si
     seqs = [one.a.from_seq if one.a.from_seq is not None else one.a.seq or 0 for one in differences]
     when = sides[0].when(threads[0].number, seqs)
     for one, at in zip(differences, seqs, strict=True):
-        sure = one.a.block if one.a.from_block is None or _is_other_code(one, sides, places) else one.a.from_block
+        other_code = _is_other_code(one, sides, places)
+        sure = one.a.block if one.a.from_block is None or other_code else one.a.from_block
         function, file, line = sides[0].code.where_last(-1 if sure is None else sure)
         ways = [_target(way, side) for way, side in zip((one.a, one.b), sides, strict=True)]
         key = (one.kind, function, file, line, *ways)
@@ -234,12 +235,13 @@ def _flow_rows(differences: list[Difference], threads: tuple[Thread, Thread], si
             continue
         rows[key] = {
             "kind": one.kind.value, "thread": threads[0].number, "other_thread": threads[1].number,
-            "function": function, "file": file, "line": line, "what": _what(one, sides, places), "times": one.times,
+            "function": function, "file": file, "line": line, "what": _what(one, sides, other_code), "times": one.times,
             "value": ways[0], "other_value": ways[1], "blocks": one.a.blocks, "other_blocks": one.b.blocks,
             "calls": _calls(one.a, one.b), "other_calls": _calls(one.b, one.a), "t": when.get(at), "seq": at,
             "other_seq": one.b.from_seq if one.b.from_seq is not None else one.b.seq,
             "stack": sides[0].frames(one.a.stack), "other_stack": sides[1].frames(one.b.stack),
-            "group": Group.CODE if _is_same_line(one, sides, places) else _group(one, sides[0], places, function)}
+            "group": (Group.CODE if other_code and _is_same_line(one, sides)
+                      else _group(one, sides[0], places, function))}
     return list(rows.values())
 
 
@@ -288,23 +290,23 @@ def _is_other_code(one: Difference, sides: list[_Side], places: Places) -> bool:
     return within and ends in (lib.PTM_JUMP, lib.PTM_OTHER)
 
 
-def _is_same_line(one: Difference, sides: list[_Side], places: Places) -> bool:
+def _is_same_line(one: Difference, sides: list[_Side]) -> bool:
     """Whether all that both executed until they agreed again was one block of the same line."""
     if one.a.block is None or one.b.block is None or not one.a.blocks == one.b.blocks == one.times:
         return False
     ours, theirs = ((side.code.where(block)[2], side.code.where_last(block)[2])
                     for side, block in zip(sides, (one.a.block, one.b.block), strict=True))
-    return ours == theirs and None not in ours and _is_other_code(one, sides, places)
+    return ours == theirs and None not in ours
 
 
-def _what(one: Difference, sides: list[_Side], places: Places) -> str:
+def _what(one: Difference, sides: list[_Side], other_code: bool) -> str:
     if one.kind is Apart.END:
         return "this run's thread went on" if one.b.block is None else "the other run's thread went on"
     if one.kind is Apart.GAP:
         return "a hole in the record of one of them"
     if one.a.from_block is None:
         return "they begin in different places"
-    if _is_other_code(one, sides, places):
+    if other_code:
         return OTHER_CODE
     return _WHAT.get(int(sides[0].code.program.blocks["cls"][one.a.from_block]), "another way was gone")
 

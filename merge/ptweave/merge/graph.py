@@ -299,11 +299,11 @@ def race_table(found: Found, lines: Lines, sites: RaceSites, begun: dict[int, in
     times = np.array([begun.get(program, 0) for program in found["program"].tolist()], np.int64)
     places = [lines.places(found["thread"][:, side].astype(np.int64), times, found["site"][:, side].astype(np.uint64))
               for side in range(2)]
-    atomic = (found["overlap"] != lib.PTM_OVERLAP_PAGE) & sites.are_atomic(places[0]) & sites.are_atomic(places[1])
-    found = found.copy()
-    found["overlap"][atomic] = OVERLAPS.index("atomic")
     others = ~(sites.are_loaders(places[0]) | sites.are_loaders(places[1]))
-    found, times = found[others], times[others]
+    found, times, places = found[others], times[others], [side[others] for side in places]
+    close = np.flatnonzero(found["overlap"] != lib.PTM_OVERLAP_PAGE)  # of the others it makes no difference
+    atomic = close[sites.are_atomic(places[0][close]) & sites.are_atomic(places[1][close])]
+    found["overlap"][atomic] = OVERLAPS.index("atomic")
     columns: dict[str, Any] = {
         "overlap": pa.DictionaryArray.from_arrays(pa.array(found["overlap"]), pa.array(OVERLAPS)).cast(pa.string()),
         "pairs": found["count"], "page": found["page"]}

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
@@ -63,13 +62,10 @@ class RaceSites:
         from ptweave.merge.code_alike import ImageCode  # few runs have races: they do not wait for a disassembler
 
         if image not in self._opened:
-            self._opened[image] = None
-            name = self._kept.get(image)
-            if name is not None and os.path.lexists(self._bundle.images / name):
-                try:
-                    self._opened[image] = ImageCode(self._bundle, name, 0)
-                except BadInput:  # its accesses are then like those of code that was not kept
-                    return None
+            try:
+                self._opened[image] = ImageCode.kept(self._bundle, self._kept.get(image), 0)
+            except BadInput:  # its accesses are then like those of code that was not kept
+                self._opened[image] = None
         return self._opened[image]
 
 

@@ -107,10 +107,10 @@ class Code:
         """The code of an image; None where it was not kept."""
         here = np.flatnonzero(self.image == number)
         kept = next(image for image in self.images if image.number == number).kept
-        if not kept or not len(here) or not (self.bundle.images / kept).exists():
+        if not len(here):
             return None
         base = self.program.blocks["ip"][here].astype(np.int64) - self.offset[here]
-        return ImageCode(self.bundle, kept, int(base.min()))
+        return ImageCode.kept(self.bundle, kept, int(base.min()))
 
 
 def _main_image(bundle: Bundle, code: Code) -> int:
