@@ -85,5 +85,7 @@ def kill(wait: Callable[[Recorder, float, int], None]) -> None:
         for target in _orphans():
             name = Path(f"/proc/{target}/comm").read_text().strip()  # ours as long as it was not executed
             ended.append(f"{name} {os.waitstatus_to_exitcode(os.waitpid(target, 0)[1])}")
+    for reserve in Path().glob("*.ptw/.reserve*"):
+        os.truncate(reserve, 0)  # its bytes are not read by anyone, and take long to send
     note("killed", killed)
     note("ended", "\n".join(ended))

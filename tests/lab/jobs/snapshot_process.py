@@ -30,7 +30,7 @@ for name, size in (("whole", "1M"), ("small", "8K")):
         time.sleep(SEEN)
     note(name, target.end())
 ORACLE.write_text("0")
-note("crashed", record("--snapshot", "--aux-size=1M", "--threads=process", "--", "late", "3000", "crash",
-                       name="crashed"))
+note("crashed", record("--snapshot", "--aux-size=1M", "--threads=process", "--", "late", "3000", "000",
+                       "crash", name="crashed"))
 note("oracle_crashed", ORACLE.read_text())
 note("segv", -int(signal.SIGSEGV))

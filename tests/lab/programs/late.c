@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* ptlab: also static. Computes for ROUNDS, reaches a function, rests, computes as long again, and ends, or crashes
- * while another thread waits. */
+/* ptlab: also static. Computes for ROUNDS, reaches a function, rests for so many milliseconds (in three digits: the same
+ * is executed then, however many they are), computes as long again, and ends, or crashes while another thread waits. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,14 +37,15 @@ static void *wait(void *unused)
 int main(int argc, char **argv)
 {
 	long rounds = argc > 1 ? atol(argv[1]) : 1000;
-	int crashes = argc > 2 && !strcmp(argv[2], "crash");
+	int rest = argc > 2 ? atoi(argv[2]) : 0;
+	int crashes = argc > 3 && !strcmp(argv[3], "crash");
 	pthread_t thread;
 
 	if (crashes && pthread_create(&thread, NULL, wait, NULL))
 		return 1;
 	work(rounds);
 	reached(5);
-	usleep(500000); /* a snapshot taken because of that has it, however slow the recorder is */
+	usleep((useconds_t)rest * 1000);
 	work(rounds);
 	if (crashes)
 		*nowhere = 1;
