@@ -1,14 +1,20 @@
 # SPDX-License-Identifier: MIT
 """A flight recorder of a process that runs already: asked for a snapshot after many rings' worth of packets, and again
-soon after; and another, for a snapshot when a function is reached."""
+soon after; and another, for a snapshot when a function is reached, which the process reaches all the time, also between
+what the recorder does before anything is traced."""
 
+import fcntl
 import os
 import signal
 import subprocess
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 from labtools import ORACLE, counter, note, ptweave_started
+
+from ptweave.wrapper import pt
+from ptweave.wrapper.perf.abi import Ioctl
 
 SEEN = 0.06
 """Seconds after which the recorder has looked: three of its ticks."""
@@ -70,13 +76,23 @@ os.kill(pid, signal.SIGINT)
 _, raw = os.waitpid(pid, 0)
 note("status_of_record", os.waitstatus_to_exitcode(raw))
 note("bytes", counter("bytes") - first)
+
+
+def slowly(fd: int, request: int, argument: int) -> None:
+    """Nothing is traced before the process has reached the function a few times more."""
+    if request == Ioctl.ENABLE:
+        time.sleep(2 * SEEN)
+    fcntl.ioctl(fd, request, argument)
+
+
 ORACLE.write_text("0")
+pt.fcntl = SimpleNamespace(ioctl=slowly)
 pid = ptweave_started("record", "--snapshot-at", "odd", "--aux-size=64K", "-q", "-o", "at.ptw", "--pid",
                       str(target.pid), without=(given, taken))
 for _ in range(30):
     if ORACLE.read_text():
         break
-    time.sleep(SEEN)
+    time.sleep(SEEN / 2)
     again()
 for _ in range(3):
     time.sleep(SEEN)
