@@ -203,12 +203,23 @@ static void *load(const char *path, int mode)
 	return library;
 }
 
+/* A library that looks its names up in what it needs first has the C library's functions where it was to have ours: it
+ * would free memory it never allocated, and nothing it does with threads would be known. */
+static int in_order(int mode)
+{
+	if (!(mode & RTLD_DEEPBIND))
+		return mode;
+	ptw_notice(PTW_NOTICE_SCOPE, NULL, "RTLD_DEEPBIND is left out: libraries find the program's names before their own");
+	return mode & ~RTLD_DEEPBIND;
+}
+
 /* Where it searches may depend on its caller: then it is jumped to (gcc does that with -O2). */
 PTW_EXPORT void *dlopen(const char *path, int mode)
 {
 	struct ptw_frame caller = PTW_CALLER;
 	if (!next_dlopen)
 		*(void **)&next_dlopen = dlsym(RTLD_NEXT, "dlopen");
+	mode = in_order(mode);
 	if (!ptw_process_mode)
 		return next_dlopen(path, mode);
 	if (ptw_tracking)

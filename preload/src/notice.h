@@ -28,6 +28,7 @@ enum ptw_notice_kind {
 	PTW_NOTICE_SHARED = 10,   /* what --shared names cannot be found */
 	PTW_NOTICE_PROBE = 11,    /* a probe that could not be installed, or was switched off */
 	PTW_NOTICE_WATCH = 12,    /* a watchpoint that could not be set */
+	PTW_NOTICE_SCOPE = 13,    /* names that a library uses are looked up in another order */
 	PTW_NOTICE_KINDS,         /* one more than the last */
 };
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ptweave.data.notices import NoticeKind
-from support.modes import Mode, process_mode, run
+from support.modes import NATIVE, UNDER_LIBTTHREAD, Mode, process_mode, run
 
 ROOT = Path(__file__).resolve().parents[2]
 MODE = process_mode("held", "shared")
@@ -101,3 +101,63 @@ def test_more_libraries_than_there_is_room_for_are_refused_and_told(built: tuple
     assert ran.traced is not None
     assert [(one.kind, one.text) for one in ran.traced.server.notices.all] == [
         (NoticeKind.LIMIT, "no room for more libraries: dlopen fails")]
+
+
+DEEP_LIBRARY = b"""
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static int count;
+void *add(void *unused) {
+    for (int i = 0; i < 1000; i++) {
+        pthread_mutex_lock(&mutex);
+        count++;
+        pthread_mutex_unlock(&mutex);
+    }
+    return unused;
+}
+char *change(char *text) {
+    char *made = realloc(strdup(text), 100000);
+    free(text);
+    made[0] += count == 2000;
+    return made;
+}
+"""
+DEEP_PROGRAM = b"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+int main(int argc, char **argv) {
+    void *library = dlopen(argv[argc - 1], RTLD_LAZY | RTLD_GLOBAL | RTLD_DEEPBIND);
+    char *(*change)(char *) = library ? (char *(*)(char *))dlsym(library, "change") : NULL;
+    void *(*add)(void *) = library ? (void *(*)(void *))dlsym(library, "add") : NULL;
+    pthread_t threads[2];
+    for (int i = 0; add && i < 2; i++) if (pthread_create(&threads[i], NULL, add, NULL)) return 2;
+    for (int i = 0; add && i < 2; i++) if (pthread_join(threads[i], NULL)) return 3;
+    char *text = strdup("aye");
+    for (int i = 0; change && text && i < 3; i++) text = change(text);
+    puts(text ? text : "none");
+    free(text);
+    return !change;
+}
+"""
+
+
+def test_a_library_that_prefers_the_names_of_what_it_needs_has_those_of_libtthread(tmp_path: Path) -> None:
+    """Which is told; natively the C library's functions are found either way."""
+    program, library = tmp_path / "deep", tmp_path / "libdeep.so"
+    subprocess.run(["gcc", "-o", program, "-x", "c", "-", "-pthread"], input=DEEP_PROGRAM, check=True)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, "-x", "c", "-", "-pthread"], input=DEEP_LIBRARY,
+                   check=True)
+    native = run(NATIVE, tmp_path, [program, library])
+    assert (native.status, native.out) == (0, b"dye\n")
+    for mode in UNDER_LIBTTHREAD:
+        ran = run(mode, tmp_path, [program, library], name=mode.name.replace(" ", "-"))
+        assert (ran.status, ran.out, ran.err) == (0, b"dye\n", ""), mode
+        assert ran.traced is not None
+        told, = ran.traced.server.notices.all
+        assert told.kind is NoticeKind.SCOPE and told.text.startswith("RTLD_DEEPBIND is left out"), mode

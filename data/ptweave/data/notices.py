@@ -22,6 +22,7 @@ class NoticeKind(StrEnum):
     SHARED = "shared"  # what --shared names cannot be found
     PROBE = "probe"  # a probe could not be installed, or was switched off
     WATCH = "watch"  # a watchpoint could not be set
+    SCOPE = "scope"  # names that a library uses are looked up in another order
 
     @classmethod
     def of(cls, number: int) -> NoticeKind | None:

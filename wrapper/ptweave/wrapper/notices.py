@@ -36,6 +36,7 @@ REMEDIES = {
     NoticeKind.LIMIT: NATIVE,
     NoticeKind.SHARED: "check its spelling with nm, or give an address",
     NoticeKind.PROBE: "the program is as it would be without the probe",
+    NoticeKind.SCOPE: "where one then finds a function that it was not to find, link it with -Wl,-Bsymbolic",
     NoticeKind.WATCH: "the program runs as it would without it; see docs/watchpoints.md",
 }
 _Where = tuple[str, int]
