@@ -282,17 +282,27 @@ static bool returns_to(const struct frame *frame, const struct ptm_block *blocks
 	return frame->block != PTM_NONE && frame->ret && blocks[frame->block].ip + blocks[frame->block].size == to->ip;
 }
 
+/* Frames left when the innermost one of the `limit` upmost that returns to `to` returns; SIZE_MAX none found. */
+static size_t find_return(const struct frames *frames, size_t limit, const struct ptm_block *blocks,
+			  const struct ptm_block *to)
+{
+	for (size_t looked = 0; looked < limit; looked++)
+		if (returns_to(&frames->items[frames->n - 1 - looked], blocks, to))
+			return frames->n - 1 - looked;
+	return SIZE_MAX;
+}
+
 size_t frames_find_return(struct frames *frames, const struct ptm_block *blocks, const struct ptm_block *to)
 {
-	const size_t limit = reach(frames);
+	const size_t limit = reach(frames), left = find_return(frames, limit, blocks, to);
 
-	for (size_t looked = 0; looked < limit; looked++) {
-		if (returns_to(&frames->items[frames->n - 1 - looked], blocks, to)) {
-			note_search(frames, looked + 1);
-			return frames->n - 1 - looked;
-		}
-	}
-	note_search(frames, limit);
-	pay(frames, limit);
-	return SIZE_MAX;
+	note_search(frames, left == SIZE_MAX ? limit : frames->n - left);
+	if (left == SIZE_MAX)
+		pay(frames, limit);
+	return left;
+}
+
+size_t frames_find_near_return(const struct frames *frames, const struct ptm_block *blocks, const struct ptm_block *to)
+{
+	return find_return(frames, frames->n < SEARCH_ALWAYS ? frames->n : SEARCH_ALWAYS, blocks, to);
 }

@@ -91,5 +91,7 @@ int frames_become(struct frames *frames, uint32_t node, const struct ptm_block *
 size_t frames_find_function(struct frames *frames, uint32_t function);
 /* Number of frames left when the innermost frame that returns to `to` returns; SIZE_MAX none found. */
 size_t frames_find_return(struct frames *frames, const struct ptm_block *blocks, const struct ptm_block *to);
+/* The same among those frames that any search may look at. */
+size_t frames_find_near_return(const struct frames *frames, const struct ptm_block *blocks, const struct ptm_block *to);
 
 #endif

@@ -36,7 +36,8 @@ enum ptm_block_flag {
 	PTM_START = 2,  /* the entry of a process image (_start) */
 	PTM_MARKER = 4, /* its first instruction is a thunk marker's */
 	PTM_ACCESS = 8, /* its first instruction is the marker's of accesses */
-	PTM_OWN = 16    /* in a function that does libtthread's own work, and whatever it calls for it */
+	PTM_OWN = 16,   /* in a function that does libtthread's own work, and whatever it calls for it */
+	PTM_RESUMED = 32 /* behind a call, in code of which no functions are known: a jump there may be a return */
 };
 
 /* Functions that are none. */

@@ -17,7 +17,8 @@ bool program_falls_through(const struct ptm_block *from, const struct ptm_block 
 
 bool program_plain_step(const struct ptm_block *from, const struct ptm_block *to)
 {
-	const struct path begin = { .function = to->function, .addr = to->addr, .ip = to->ip };
+	const struct path begin = { .function = to->function, .addr = to->addr, .ip = to->ip,
+				    .resumed = to->flags & PTM_RESUMED };
 
 	return program_plain_begin(from, &begin);
 }
@@ -79,6 +80,7 @@ static int digest(struct ptm_program *program, size_t index, int64_t begin, int6
 		path->function = block->function;
 		path->addr = block->addr;
 		path->ip = block->ip;
+		path->resumed = block->flags & PTM_RESUMED;
 		path->last = (uint32_t)program->values[end - 1];
 	}
 	return 0;

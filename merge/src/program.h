@@ -14,6 +14,7 @@ struct path {
 	uint32_t instructions;
 	uint32_t syscalls;      /* system-call blocks in it */
 	bool plain;             /* has blocks, and stays in one frame: no call, return, marker or change of function */
+	bool resumed;           /* PTM_RESUMED of its first block */
 	uint32_t function;      /* of its first block, as addr and ip are */
 	uint32_t last;          /* its last block */
 	uint64_t addr;
@@ -47,8 +48,9 @@ static inline bool program_plain_begin(const struct ptm_block *from, const struc
 	case PTM_OTHER:
 	case PTM_COND_JUMP:
 	case PTM_JUMP:
-	case PTM_IND_JUMP:
 		return true;
+	case PTM_IND_JUMP:
+		return !to->resumed;
 	case PTM_RETURN:
 		return false;
 	default:

@@ -2,7 +2,8 @@
 /*
  * One thread's flow, walked block by block only where its stack may change.
  *
- * Calls push, returns pop to the frame they return to (also several at once: longjmp, unwinding), a jump to another
+ * Calls push, returns pop to the frame they return to (also several at once: longjmp, unwinding) as jumps behind a call
+ * in code without functions do, a jump to another
  * function replaces the top frame (a tail jump; PLT stubs `f@plt` are functions that do that), an interruption
  * pushes [signal] and its handler until execution is back. After a gap the stack starts anew at the block that ran.
  */
@@ -179,6 +180,22 @@ static int do_return(struct ptm_walk *walk, int64_t x, const struct ptm_block *t
 	return error ? error : go_on(walk, x, to);
 }
 
+/* What is compiled while a program runs may take its return address off the stack and jump there (the interpreter of
+ * HotSpot does); where functions are known, it is by them that a jump back is known. */
+static int do_indirect_jump(struct ptm_walk *walk, int64_t x, const struct ptm_block *to)
+{
+	struct frames *frames = &walk->frames;
+	size_t left = SIZE_MAX;
+
+	if (to->flags & PTM_RESUMED && !frames->beyond)
+		left = frames_find_near_return(frames, walk->program->blocks, to);
+	if (left == SIZE_MAX)
+		return unwind(walk, x, to);
+	const int error = frames_leave(frames, x, walk_now(walk, x), left);
+
+	return error ? error : go_on(walk, x, to);
+}
+
 static int do_call(struct ptm_walk *walk, int64_t x, const struct ptm_block *from, const struct ptm_block *to)
 {
 	const uint32_t block = (uint32_t)(from - walk->program->blocks);
@@ -249,7 +266,7 @@ static int step(struct ptm_walk *walk, int64_t x, const struct ptm_block *to)
 	case PTM_SYSCALL:
 		return do_syscall(walk, x, from, to);
 	case PTM_IND_JUMP:
-		return unwind(walk, x, to);
+		return do_indirect_jump(walk, x, to);
 	default:
 		return go_on(walk, x, to);
 	}

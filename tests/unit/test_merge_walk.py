@@ -297,6 +297,32 @@ def test_code_without_a_name_has_frames_too(writer: BundleWriter) -> None:
     assert profile(bundle) == {("main",): (1, 2), ("main", None): (1, 2)}
 
 
+def test_code_without_a_name_may_return_by_a_jump_behind_a_call(writer: BundleWriter) -> None:
+    """As interpreters do that are made while a program runs. A jump to such a place from where it was not called is one
+    inside its frame (the control)."""
+    code = Code(writer)
+    call, behind = writer.block(None, "call"), writer.block(None, "cond_jump")
+    back = writer.block(None, "return")
+    entry, jump = writer.block(None, "cond_jump", image=1), writer.block(None, "ind_jump", image=1)
+    writer.run(0, [code.main_call_f, *[call, entry, jump, behind] * 3, back, code.main_call_f2])
+    writer.task(1, begin=0)
+    writer.run(1, [code.main_call_f, entry, jump, behind, back, code.main_call_f2])
+    bundle = writer.write()
+    merge_run(bundle)
+    assert profile(bundle) == {("main",): (1, 2), ("main", None): (1, 7), ("main", None, None): (3, 6)}
+    assert profile(bundle, thread=1) == {("main",): (1, 2), ("main", None): (1, 4)}
+
+
+def test_where_functions_are_known_a_jump_behind_a_call_is_one_inside_its_frame(writer: BundleWriter) -> None:
+    """Here a function that called itself goes on where the outer one is to go on, before it returns."""
+    code = Code(writer)
+    dispatch = writer.block("r", "ind_jump")
+    writer.run(0, [code.main_call_r, code.r_call_r, dispatch, code.r_behind, code.r_behind, code.main_end])
+    bundle = writer.write()
+    merge_run(bundle)
+    assert profile(bundle) == {("main",): (1, 2), ("main", "r"): (1, 2), ("main", "r", "r"): (1, 2)}
+
+
 def test_time_is_interpolated_and_a_system_call_s_time_is_its_function_s(writer: BundleWriter) -> None:
     code = Code(writer)
     writer.run(0, [code.main_call_f, code.f_entry, code.f_return,  # 0 to 2: 100 ns a block

@@ -51,6 +51,14 @@ def check(result: int, where: str) -> int:
                    remedy=_REMEDY)
 
 
+def _resumed(blocks: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
+    """Which blocks lie right behind a call, in code of which no functions are known."""
+    calls = blocks[np.isin(blocks["cls"], (lib.PTM_CALL, lib.PTM_IND_CALL)) & (blocks["function"] == lib.PTM_UNKNOWN)]
+    ends = calls["ip"] + calls["size"]
+    found: npt.NDArray[np.bool_] = (blocks["function"] == lib.PTM_UNKNOWN) & np.isin(blocks["ip"], ends)
+    return found
+
+
 class Program:
     """The distinct code of a run. Owns the C program, made by `compile`, and every array it borrows.
 
@@ -114,7 +122,7 @@ class Program:
         blocks["function"] = names
         entry = (numbers(table, "function_offset", -1) == 0) & (blocks["function"] != 0) & ~cold
         start = np.array([name == "_start" for name in self.functions])[blocks["function"]]
-        blocks["flags"] = entry * lib.PTM_ENTRY + (entry & start) * lib.PTM_START
+        blocks["flags"] = entry * lib.PTM_ENTRY + (entry & start) * lib.PTM_START + _resumed(blocks) * lib.PTM_RESUMED
         return blocks
 
     def _classes(self, table: pa.Table) -> npt.NDArray[np.uint8]:
