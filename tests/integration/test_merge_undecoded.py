@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from ptweave.data.bundle import Bundle
+from ptweave.data.locks import STEP, alone
 from support.command import ptweave
 from support.recorded import files, pipeline
 
@@ -62,3 +64,25 @@ def test_damage_that_decoding_finds_is_the_status_of_the_merge(run: Path) -> Non
     done = ptweave("merge", run)
     assert done.status == 1
     assert "incomplete" in done.lines[-1]
+
+
+@pytest.mark.parametrize("command", ["decode", "merge"])
+def test_one_command_at_a_time_changes_a_run(run: Path, command: str) -> None:
+    assert ptweave("merge", run).status == 0
+    before = files(run)
+    with alone(Bundle.open(run), STEP):
+        done = ptweave(command, run)
+        assert (done.status, len(done.lines)) == (2, 1)
+        assert "is being decoded or merged at this moment" in done.err
+        assert files(run) == before
+    assert ptweave(command, run).status == 0  # the control
+
+
+def test_of_merges_that_begin_together_each_is_done_or_refused(run: Path) -> None:
+    assert ptweave("decode", run).status == 0
+    by_itself = ptweave("merge", run)
+    wanted = files(run)
+    with ThreadPoolExecutor(6) as pool:
+        done = list(pool.map(lambda _: ptweave("merge", run), range(6)))
+    assert {one.status for one in done} <= {by_itself.status, 2} and by_itself.status in {one.status for one in done}
+    assert files(run) == wanted

@@ -8,8 +8,6 @@ processes there are. Memory stays bounded: nothing holds more than a few steps o
 
 from __future__ import annotations
 
-import fcntl
-import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -24,7 +22,7 @@ import pyarrow.parquet as pq
 
 from ptweave.data import schemas
 from ptweave.data.bundle import Bundle
-from ptweave.data.errors import BadInput
+from ptweave.data.locks import alone
 from ptweave.data.schemas import TableWriter, write_table
 from ptweave.data.sideband import read_sideband
 from ptweave.decode.assemble import CLASSES, EVENTS, PART_ROWS, Assembler, Totals
@@ -263,19 +261,10 @@ class _Decode:
 @contextmanager
 def _folder(bundle: Bundle) -> Iterator[Path]:
     """The folder of unfinished work, ours alone; gone when the work is done. Raises BadInput when it is taken."""
-    bundle.decoded.mkdir(mode=0o700, exist_ok=True)
     folder = bundle.decoded / TASKS
-    lock = os.open(bundle.decoded / ".lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise BadInput("is being decoded at this moment", where=str(bundle.path),
-                           remedy="wait until that is done") from error
+    with alone(bundle, ".lock"):
         if folder.is_symlink():
             folder.unlink()
         folder.mkdir(mode=0o700, exist_ok=True)
         yield folder
         shutil.rmtree(folder)
-    finally:
-        os.close(lock)

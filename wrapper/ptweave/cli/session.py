@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ptweave.cli import say
 from ptweave.cli.progress import progress
 from ptweave.data import BadInput, Bundle, State, Times
+from ptweave.data.locks import STEP, alone
 
 if TYPE_CHECKING:
     from ptweave.decode.debug_files import DebugFiles
@@ -34,16 +35,17 @@ def open_finished(args: argparse.Namespace) -> Bundle:
 
 def decode(bundle: Bundle, args: argparse.Namespace, files: DebugFiles | None, cluster: Any = None) -> None:
     """Packets, event lists and system calls to tables, as the options of `decode` and `wrap` say, with a progress line;
-    `files` finds debug files, `cluster` is a Dask client that is to do the work."""
+    `files` finds debug files, `cluster` is a Dask client that is to do the work. Raises BadInput, as `merge` does,
+    while another command does one of the two."""
     from ptweave.decode.flow import Decoder, decode_flow
     from ptweave.decode.syscalls import decode_syscalls
     from ptweave.decode.tags import decode_tags
     from ptweave.decode.thunks import decode_thunks
 
     began = time.monotonic()
-    bundle.manifest.times = Times(args.times)
-    bundle.save_manifest()
-    with progress("decode", quiet=args.quiet, unit="bytes") as advance:
+    with alone(bundle, STEP), progress("decode", quiet=args.quiet, unit="bytes") as advance:
+        bundle.manifest.times = Times(args.times)
+        bundle.save_manifest()
         report = decode_flow(bundle, advance, jobs=args.jobs, decoder=Decoder(args.decoder), files=files,
                              cluster=cluster)
         with report.step("system calls"):
@@ -52,7 +54,7 @@ def decode(bundle: Bundle, args: argparse.Namespace, files: DebugFiles | None, c
             decode_thunks(bundle)
         with report.step("tags"):
             decode_tags(bundle)
-    _step(bundle, "decode", began)
+        _step(bundle, "decode", began)
     if args.verbose:
         seconds = bundle.manifest.steps["decode"]
         say(f"decode: {report.decoder}, {report.jobs} process{'es' * (report.jobs > 1)}: "
@@ -86,9 +88,9 @@ def merge(bundle: Bundle, *, calls: bool, quiet: bool) -> None:
     if not is_decoded(bundle):
         raise BadInput("is not decoded yet", where=str(bundle.path), remedy=f"run ptweave decode {bundle.path} first")
     began = time.monotonic()
-    with progress("merge", quiet=quiet) as advance:
+    with alone(bundle, STEP), progress("merge", quiet=quiet) as advance:
         merge_run(bundle, calls=calls, progress=advance)
-    _step(bundle, "merge", began)
+        _step(bundle, "merge", began)
 
 
 def is_decoded(bundle: Bundle) -> bool:
