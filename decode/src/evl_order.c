@@ -21,10 +21,22 @@ static int note_gap(struct evl_decoder *d, const struct thread *t, const struct 
 	return 0;
 }
 
+/* A writer's unlock is told from a reader's by who holds the lock: also where nobody had released it before. */
+static int take_first(struct evl_decoder *d, struct thread *t, const struct evl_record *r)
+{
+	if (!evl_writes(r->operation))
+		return 0;
+	struct evl_object *object = evl_object_of(d, t, r);
+	if (!object)
+		return -ENOMEM;
+	object->writer = (int32_t)t->index;
+	return 0;
+}
+
 static int join(struct evl_decoder *d, struct thread *t, const struct evl_record *r)
 {
 	if (r->version == 0)
-		return 0;
+		return take_first(d, t, r);
 	if (evl_names_thread(r->operation)) {
 		struct life *life = evl_life_for(d, t, r);
 		if (!life)

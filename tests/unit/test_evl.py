@@ -162,6 +162,22 @@ def test_readers_of_a_lock_do_not_order_each_other_but_order_writers(bundle: Bun
     assert clocks(found[0])[3] == [4, 2, 2]  # sees the writer, and through it the readers before
 
 
+def test_the_first_to_take_a_lock_orders_readers_when_it_writes(bundle: Bundle) -> None:
+    writer, reader = List(0), List(1)
+    writer.add(OP.WRLOCK, 10, obj=RWLOCK, version=0).add(OP.RWUNLOCK, 20, obj=RWLOCK, version=1)
+    reader.add(OP.START, 0).add(OP.RDLOCK, 15, leave=25, obj=RWLOCK, version=1)
+    found = decode(bundle, writer, reader)
+    assert clocks(found[1])[1] == [1, 2]
+
+
+def test_control_the_first_to_take_a_lock_orders_no_readers_when_it_reads(bundle: Bundle) -> None:
+    one, other = List(0), List(1)
+    one.add(OP.RDLOCK, 10, obj=RWLOCK, version=0).add(OP.RWUNLOCK, 20, obj=RWLOCK, version=1)
+    other.add(OP.START, 0).add(OP.RDLOCK, 25, obj=RWLOCK, version=1)
+    found = decode(bundle, one, other)
+    assert clocks(found[1])[1] == [0, 2]
+
+
 def test_a_condition_wait_joins_the_signal_and_the_mutex(bundle: Bundle) -> None:
     waiter, signaller, other = List(0), List(1), List(2)
     waiter.add(OP.MUTEX_LOCK, 0, obj=MUTEX).add(OP.COND_WAIT_BEGIN, 5, obj=MUTEX, version=1, argument=COND)
