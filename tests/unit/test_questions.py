@@ -84,6 +84,77 @@ def test_the_critical_path_goes_from_thread_to_thread(bundle: Bundle) -> None:
         (415, 880, 1, "run", "mutex_lock"), (880, 910, 0, "woken", "join"), (910, 1000, 0, "run", "join")]
 
 
+def waited_for_a_condition(folder: Path, unlock: int) -> Bundle:
+    """Thread 1 waits for a condition from 60 to 500 ns, which thread 0 signals at 200; the mutex it gives back at
+    `unlock`."""
+    writer = BundleWriter(folder / "run.ptw")
+    for thread in (0, 1):
+        writer.task(thread, tid=100 + thread, pid=100, begin=0, end=600 - 50 * (1 - thread))
+
+    def thunk(thread: int, operation: str, t: int, wait: int, clock: list[int], at: int, *, acquire: bool = False,
+              release: bool = False) -> None:
+        writer.thunk(thread, t=t, wait=wait, operation=operation, clock=clock, acquire=acquire, release=release,
+                     object_=at)
+
+    condition = 0x6000
+    thunk(0, "start", 0, 0, [1], 0)
+    thunk(0, "mutex_lock", 100, 5, [2, 3], LOCK, acquire=True)
+    thunk(0, "cond_signal", 200, 5, [3, 3], condition, release=True)
+    thunk(0, "mutex_unlock", unlock, 5, [4, 3], LOCK, release=True)
+    thunk(1, "start", 10, 0, [0, 1], 0)
+    thunk(1, "mutex_lock", 50, 5, [0, 2], LOCK, acquire=True)
+    thunk(1, "cond_wait_begin", 60, 5, [0, 3], LOCK, release=True)
+    thunk(1, "cond_wait", 60, 440, [2, 4], condition, acquire=True)
+    thunk(1, "cond_relock", 500, 0, [3, 5], LOCK, acquire=True)
+    bundle = writer.write()
+    merge_run(bundle)
+    return bundle
+
+
+def test_after_a_condition_wait_the_mutex_is_waited_for_while_it_is_held(tmp_path: Path) -> None:
+    with Run(waited_for_a_condition(tmp_path, unlock=480).path) as run:
+        path = [(row[0], row[1], row[3], row[5], row[6]) for row in run.critical_path()][-3:]
+        waits = {row["operation"]: (row["t"], row["wait_ns"], row["holder_thread"], row["holder_thunk"])
+                 for row in run.contention(each=True).arrow().to_pylist()}
+    assert path == [(205, 480, 0, "run", "cond_signal"), (480, 500, 1, "woken", "cond_relock"),
+                    (500, 600, 1, "run", "cond_relock")]
+    assert waits == {"cond_wait": (60, 440, 0, None), "cond_relock": (200, 280, 0, 1)}
+
+
+def test_a_lock_taken_twice_is_held_since_the_first_time(tmp_path: Path) -> None:
+    writer = BundleWriter(tmp_path / "run.ptw")
+    for thread in (0, 1):
+        writer.task(thread, tid=100 + thread, pid=100, begin=0, end=600)
+    for number, (t, operation) in enumerate([(0, "start"), (10, "mutex_lock"), (20, "mutex_unlock"), (30, "mutex_lock"),
+                                             (40, "mutex_lock"), (50, "mutex_unlock"), (300, "mutex_unlock")], 1):
+        writer.thunk(0, t=t, operation=operation, clock=[number], acquire="_lock" in operation,
+                     release="unlock" in operation, object_=LOCK if "mutex" in operation else 0)
+    writer.thunk(1, t=5, operation="start", clock=[0, 1], acquire=False, object_=0)
+    writer.thunk(1, t=60, wait=250, operation="mutex_lock", clock=[6, 2], object_=LOCK)
+    bundle = writer.write()
+    merge_run(bundle)
+    with Run(bundle.path) as run:
+        (wait,) = run.contention(each=True).arrow().to_pylist()
+    assert (wait["thread"], wait["holder_thread"], wait["holder_thunk"], wait["released"]) == (1, 0, 3, 300)
+
+
+def test_the_path_ends_where_a_thread_does_that_outlived_its_main_thread(tmp_path: Path) -> None:
+    """A main thread that called pthread_exit stays until the others end, where threads are processes."""
+    writer = BundleWriter(tmp_path / "run.ptw")
+    for thread, end in ((0, 1000), (1, 900)):
+        writer.task(thread, tid=100 + thread, pid=100, begin=0, end=end)
+    writer.thunk(0, t=0, operation="start", clock=[1], acquire=False, object_=0)
+    writer.thunk(0, t=50, operation="create", clock=[2], acquire=False, release=True, object_=0x9000)
+    writer.thunk(0, t=100, operation="exit", clock=[3], acquire=False, release=True, object_=0x8000)
+    writer.thunk(1, t=60, operation="start", clock=[1, 1], object_=0x9000)
+    writer.thunk(1, t=880, operation="exit", clock=[1, 2], acquire=False, release=True, object_=0x9000)
+    bundle = writer.write()
+    merge_run(bundle)
+    with Run(bundle.path) as run:
+        path = [(row[0], row[1], row[3], row[5]) for row in run.critical_path()]
+    assert path == [(0, 50, 0, "run"), (50, 60, 1, "woken"), (60, 880, 1, "run"), (880, 900, 1, "run")]
+
+
 def test_control_without_the_wait_the_path_stays_in_its_thread(tmp_path: Path) -> None:
     bundle = written(tmp_path)
     with Run(bundle.path) as run:

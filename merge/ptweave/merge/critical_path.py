@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from ptweave.merge.tables import I64, numbers
+from ptweave.merge.tables import I64, Bools, numbers
 
 COLUMNS = ["t_begin", "t_end", "ns", "thread", "thunk", "what", "operation", "object", "function"]
 """`what`: run (between operations), operation (one that did not wait), woken (from the release to where it went on)."""
@@ -27,8 +28,11 @@ EDGES = ("select to_thread, to_thunk, from_thread, from_thunk, coalesce(release.
          "where kind = 'sync'")
 """A release begins the thunk after the one it publishes; a thread's end has none after it."""
 
-ENDS = "select thread, t_end from threads where t_end is not null and not own"
-
+ENDS = ("select thread, t_end from threads left join (select thread, max(t) as done from thunks where operation = 'exit' "
+        "group by thread) using (thread) where t_end is not null and not own "
+        "qualify done is null or done >= max(done) over (partition by pid)")
+"""Not of threads that were done before another of their program: where threads are processes, a main thread that called
+pthread_exit stays until they all end."""
 
 WHAT = ["run", "operation", "woken"]
 RUN, OPERATION, WOKEN = range(3)
@@ -43,6 +47,8 @@ class _Thunks:
     count: dict[int, int]
     begin: I64
     end: I64
+    relock: Bools
+    """The mutex of a condition wait is taken again."""
 
     @classmethod
     def of(cls, table: pa.Table) -> _Thunks:
@@ -51,7 +57,8 @@ class _Thunks:
         begin = numbers(table, "t").astype(np.int64)
         return cls(table, dict(zip(distinct.tolist(), first.tolist(), strict=True)),
                    dict(zip(distinct.tolist(), count.tolist(), strict=True)), begin,
-                   begin + np.maximum(numbers(table, "wait").astype(np.int64), 0))
+                   begin + np.maximum(numbers(table, "wait").astype(np.int64), 0),
+                   _are(table["operation"], "cond_relock"))
 
     def last(self, ends: dict[int, int]) -> tuple[int, int, int] | None:
         """Thread, thunk and time of the last thing done."""
@@ -84,11 +91,31 @@ class _Waits:
         for thread, first in thunks.first.items():
             here = latest & (to == thread) & (thunk >= 0) & (thunk < thunks.count[thread])
             found = np.flatnonzero(here)
-            late = (thunk[found] == 0) | (released[found] > thunks.begin[first + thunk[found]])
+            begin = _called(thunks, first, thunk[found], released[found])
+            late = (thunk[found] == 0) | (released[found] > begin)
             found = found[late]
             waits.thunk[thread], waits.released[thread] = thunk[found], released[found]
             waits.by[thread], waits.last[thread] = by[found], last[found]
         return waits
+
+
+def _are(names: pa.ChunkedArray, wanted: str) -> Bools:
+    """Which rows of a column of texts, or of numbers of texts, are one text. Of numbers no texts are made."""
+    found = [np.zeros(0, np.bool_)]
+    for chunk in names.chunks:
+        plain = not pa.types.is_dictionary(chunk.type)
+        asked, value = (chunk, wanted) if plain else (chunk.indices, chunk.dictionary.index(wanted).as_py())
+        found.append(pc.fill_null(pc.equal(asked, value), False).to_numpy(zero_copy_only=False))
+    return np.concatenate(found)
+
+
+def _called(thunks: _Thunks, first: int, thunk: I64, released: I64) -> I64:
+    """When acquires began, from the thunks that they begin and what was released. After a condition wait, the mutex is
+    waited for from the signal on."""
+    begin = thunks.begin[first + thunk]
+    after = 1 + np.flatnonzero(thunks.relock[first + thunk[1:]] & (np.diff(thunk) == 1))
+    begin[after] = np.minimum(begin[after], released[after - 1])
+    return begin
 
 
 @dataclass

@@ -97,6 +97,9 @@ def hot(by: By = By.FUNCTION, *, thread: int | None = None, part: Part | None = 
     return Question(_COUNTED.format(counted=counted, names=names, keys=keys), params)
 
 
+NESTING = ("mutex_lock", "mutex_trylock", "mutex_timedlock", "rdlock", "tryrdlock", "timedrdlock")
+"""Operations by which a thread may take what it holds already."""
+
 _WAITS = """
 with waits as (
   select thread, thunk, operation, object, t, wait from thunks
@@ -109,13 +112,37 @@ released as (
 latest as (
   select thread, thunk, arg_max(holder, released) as holder, arg_max(last, released) as last,
          max(released) as released from released group by thread, thunk),
+relocked as (
+  select waits.thread, waits.thunk, latest.released as signalled
+  from waits join latest on latest.thread = waits.thread and latest.thunk = waits.thunk - 1
+  where operation = 'cond_relock'),
 joined as (
-  select waits.*, holder, last, released, coalesce(released > waits.t, false) as contended, pid
-  from waits left join latest using (thread, thunk) left join threads using (thread)),
+  select thread, thunk, operation, object, coalesce(signalled, t) as t,
+         case when released > signalled then released - signalled else wait end as wait,
+         holder, last, released, coalesce(released > coalesce(signalled, t), false) as contended, pid
+  from waits left join latest using (thread, thunk) left join relocked using (thread, thunk)
+  left join threads using (thread)),
+steps as (
+  select thread, thunk, pid, object, operation, acquire, t + coalesce(wait, 0) * acquire::integer as moment
+  from thunks join threads using (thread)
+  where (acquire or release) and operation not in ('start', 'join')
+    and (pid, object) in (select (pid, object) from joined where contended)),
+turned as (
+  select *, thread is distinct from lag(thread) over (partition by pid, object order by moment, thread, thunk) as turn
+  from steps),
+turns as (
+  select *, sum(turn::integer) over (partition by pid, object order by moment, thread, thunk) as turns from turned),
+depths as (
+  select *, sum(case when acquire then 1 else -1 end) over (
+    partition by pid, object, turns order by moment, thunk rows between unbounded preceding and 1 preceding) as depth
+  from turns),
+taken as (
+  select thread as holder, thunk, object from depths
+  where acquire and not (coalesce(depth, 0) > 0 and operation in ({nesting}))),
 taking as (
   select waited.*, taken.thunk as held_since
   from (from joined where contended) as waited
-  asof left join (select thread as holder, thunk, object from waits) as taken
+  asof left join taken
     on taken.holder = waited.holder and taken.object = waited.object and waited.last >= taken.thunk),
 named as (
   select thread, thunk, caller as function from thunks
@@ -124,8 +151,12 @@ held as (
   select taking.*, waiting.function, holding.function as holder_function
   from taking left join named as waiting using (thread, thunk)
   left join named as holding on holding.thread = taking.holder and holding.thunk = taking.held_since)
+""".format(nesting=", ".join(f"'{operation}'" for operation in NESTING))
+"""Names are looked up, and holders looked for, only of operations that waited: most did not.
+
+After a condition wait the mutex is waited for from the signal on, as long as it was held. A lock that its holder took
+again it holds since the first time (`depth`: how often it has it, since another thread last took or gave it back).
 """
-"""Names are looked up, and holders looked for, only of operations that waited: most did not."""
 
 _CONTENTION = _WAITS + """
 select counted.object, counted.operation, operations, contended, wait_ns, longest_ns, threads, waiter, holder,
