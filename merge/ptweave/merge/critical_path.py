@@ -28,8 +28,8 @@ EDGES = ("select to_thread, to_thunk, from_thread, from_thunk, coalesce(release.
          "where kind = 'sync'")
 """A release begins the thunk after the one it publishes; a thread's end has none after it."""
 
-ENDS = ("select thread, t_end from threads left join (select thread, max(t) as done from thunks where operation = 'exit' "
-        "group by thread) using (thread) where t_end is not null and not own "
+ENDS = ("select thread, t_end from threads left join (select thread, max(t) as done from thunks "
+        "where operation = 'exit' group by thread) using (thread) where t_end is not null and not own "
         "qualify done is null or done >= max(done) over (partition by pid)")
 """Not of threads that were done before another of their program: where threads are processes, a main thread that called
 pthread_exit stays until they all end."""
