@@ -148,7 +148,8 @@ static long may_copy(int fd, uint64_t size, int flags, uint64_t offset)
 	return 0;
 }
 
-static long map(uint64_t size, int protection, int flags, int fd, uint64_t offset)
+/* Not within `mmap`, whose calls merging takes for the program's. */
+__attribute__((noinline)) static long map(uint64_t size, int protection, int flags, int fd, uint64_t offset)
 {
 	if (flags & MAP_ANONYMOUS) {
 		long error = huge_pages(size, flags);
@@ -169,7 +170,7 @@ static long map(uint64_t size, int protection, int flags, int fd, uint64_t offse
 }
 
 /* Over what is mapped in the heap. */
-static long map_in_heap(uint64_t start, uint64_t size, int protection, int flags, int fd, uint64_t offset)
+__attribute__((noinline)) static long map_in_heap(uint64_t start, uint64_t size, int protection, int flags, int fd, uint64_t offset)
 {
 	if (!aligned(start))
 		return -EINVAL;
@@ -328,9 +329,9 @@ static bool is_mapped(uint64_t start, uint64_t size)
 PTW_EXPORT int mprotect(void *address, size_t size, int protection)
 {
 	uint64_t start = (uint64_t)address;
-	size = page_up(size);
 	if (!ptw_process_mode || ptw_page_of(start) == PTW_PAGE_NONE)
 		return status_of(PTW_SYS(SYS_mprotect, address, size, protection, 0, 0, 0));
+	size = page_up(size);
 	if (!aligned(start) || (protection & ~ALL))
 		return status_of(-EINVAL);
 	if (!is_mapped(start, size))

@@ -19,6 +19,13 @@ static long set(pid_t process, int resource, const struct rlimit64 *value, struc
 	return PTW_SYS(SYS_prlimit64, process, resource, value, old, 0, 0);
 }
 
+/* What the program asks of the kernel, as it asks it: a function of its own, by which merging knows such calls. */
+__attribute__((noinline)) static long asked_limit(pid_t process, int resource, const struct rlimit64 *value,
+						  struct rlimit64 *old)
+{
+	return set(process, resource, value, old);
+}
+
 static bool of_memory(int resource) { return resource == RLIMIT_AS || resource == RLIMIT_DATA; }
 static bool kept(int resource) { return of_memory(resource) || resource == RLIMIT_FSIZE; }
 
@@ -104,12 +111,12 @@ long ptw_rlimit(pid_t process, int resource, const struct rlimit64 *value, struc
 	struct ptw_program *program = ptw_program_state;
 	bool here = ptw_process_mode && ptw_slot_runs() && resource >= 0 && resource < PTW_LIMITS && concerns(process);
 	if (!here || (!value && !kept(resource)))
-		return set(process, resource, value, old);
+		return asked_limit(process, resource, value, old);
 	ptw_lock(&program->limits_lock);
 	struct rlimit64 before;
-	long result = kept(resource) ? look(resource, &before) : set(0, resource, NULL, &before);
-	if (result == 0 && value)
-		result = kept(resource) ? keep(resource, value) : set(0, resource, value, NULL);
+	long result = kept(resource) ? look(resource, &before) : asked_limit(0, resource, value, &before);
+	if (result == 0 && value && kept(resource))
+		result = keep(resource, value);
 	if (result == 0 && old)
 		*old = before;
 	if (result == 0 && value) {

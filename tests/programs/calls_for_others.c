@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/times.h>
 #include <sys/uio.h>
@@ -18,6 +19,8 @@ int main(void)
 {
 	pthread_t thread;
 	struct tms spent;
+	struct rusage used;
+	struct rlimit limit = { 0, 0 };
 	sigset_t pending;
 	char from[8] = "abc", to[8];
 	struct iovec local = { to, 8 }, remote = { from, 8 };
@@ -31,5 +34,13 @@ int main(void)
 		return 3;
 	if (syscall(SYS_sched_yield) || syscall(SYS_getuid) != getuid())
 		return 4;
+	if (setrlimit(RLIMIT_CORE, &limit) || getrusage(RUSAGE_SELF, &used))
+		return 5;
+	char *more = mmap(NULL, 77777, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (more == MAP_FAILED || mprotect(more, 77777, PROT_READ | PROT_WRITE))
+		return 6;
+	more = mremap(more, 77777, 155554, MREMAP_MAYMOVE);
+	if (more == MAP_FAILED || munmap(more, 155554))
+		return 7;
 	return process_vm_readv(getpid(), &local, 1, &remote, 1, 0) != 8 || to[0] != 'a';
 }

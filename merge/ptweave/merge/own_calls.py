@@ -25,7 +25,9 @@ ON_BEHALF = {
     "ptw_change_ids": ("setuid", "setgid", "setreuid", "setregid", "setresuid", "setresgid", "setgroups"),
     "copy": ("process_vm_readv", "process_vm_writev"),
     "sigpending": ("rt_sigpending",), "getppid": ("getppid",), "times": ("times",), "timer_create": ("timer_create",),
-    **{name: (name,) for name in ("madvise", "mlock", "mlock2", "mlockall", "msync", "munlock")}}
+    "asked_limit": ("prlimit64",), "ptw_get_usage": ("getrusage",),
+    **{name: (name,) for name in ("brk", "madvise", "mlock", "mlock2", "mlockall", "mmap", "mprotect", "mremap",
+                                  "msync", "munlock", "munmap", "pkey_alloc", "pkey_mprotect", "tgkill")}}
 """Functions that make calls which the program asked for: these, or ANY."""
 
 EXIT_GROUP = syscall_table.NUMBERS["exit_group"]
