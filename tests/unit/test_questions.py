@@ -121,16 +121,18 @@ def test_after_a_condition_wait_the_mutex_is_waited_for_while_it_is_held(tmp_pat
     assert waits == {"cond_wait": (60, 440, 0, None), "cond_relock": (200, 280, 0, 1)}
 
 
-def test_a_lock_taken_twice_is_held_since_the_first_time(tmp_path: Path) -> None:
+@pytest.mark.parametrize("again", [1, 2])
+def test_a_lock_taken_twice_is_held_since_the_first_time(tmp_path: Path, again: int) -> None:
     writer = BundleWriter(tmp_path / "run.ptw")
     for thread in (0, 1):
         writer.task(thread, tid=100 + thread, pid=100, begin=0, end=600)
+    inner = [(40, "mutex_lock"), (50, "mutex_unlock")] * again
     for number, (t, operation) in enumerate([(0, "start"), (10, "mutex_lock"), (20, "mutex_unlock"), (30, "mutex_lock"),
-                                             (40, "mutex_lock"), (50, "mutex_unlock"), (300, "mutex_unlock")], 1):
+                                             *inner, (300, "mutex_unlock")], 1):
         writer.thunk(0, t=t, operation=operation, clock=[number], acquire="_lock" in operation,
                      release="unlock" in operation, object_=LOCK if "mutex" in operation else 0)
     writer.thunk(1, t=5, operation="start", clock=[0, 1], acquire=False, object_=0)
-    writer.thunk(1, t=60, wait=250, operation="mutex_lock", clock=[6, 2], object_=LOCK)
+    writer.thunk(1, t=60, wait=250, operation="mutex_lock", clock=[4 + 2 * again, 2], object_=LOCK)
     bundle = writer.write()
     merge_run(bundle)
     with Run(bundle.path) as run:

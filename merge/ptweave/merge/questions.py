@@ -97,8 +97,9 @@ def hot(by: By = By.FUNCTION, *, thread: int | None = None, part: Part | None = 
     return Question(_COUNTED.format(counted=counted, names=names, keys=keys), params)
 
 
-NESTING = ("mutex_lock", "mutex_trylock", "mutex_timedlock", "rdlock", "tryrdlock", "timedrdlock")
-"""Operations by which a thread may take what it holds already."""
+LOCKS = ("mutex_lock", "mutex_trylock", "mutex_timedlock", "cond_relock", "rdlock", "tryrdlock", "timedrdlock",
+         "wrlock", "trywrlock", "timedwrlock")
+"""Operations on what a thread may take again while it has it."""
 
 _WAITS = """
 with waits as (
@@ -122,27 +123,31 @@ joined as (
          holder, last, released, coalesce(released > coalesce(signalled, t), false) as contended, pid
   from waits left join latest using (thread, thunk) left join relocked using (thread, thunk)
   left join threads using (thread)),
+waited as (from joined where contended),
+recursive as (
+  select distinct pid, waited.object from waited
+  asof join (select thread, thunk, object, acquire from thunks where acquire or release) as step
+    on step.thread = waited.holder and step.object = waited.object and waited.last >= step.thunk
+  where not step.acquire and operation in ({locks})),
 steps as (
-  select thread, thunk, pid, object, operation, acquire, t + coalesce(wait, 0) * acquire::integer as moment
-  from thunks join threads using (thread)
-  where (acquire or release) and operation not in ('start', 'join')
-    and (pid, object) in (select (pid, object) from joined where contended)),
+  select thread, thunk, pid, object, acquire, t + coalesce(wait, 0) * acquire::integer as moment
+  from thunks join threads using (thread) semi join recursive using (pid, object)
+  where (acquire or release) and operation not in ('start', 'join')),
 turned as (
   select *, thread is distinct from lag(thread) over (partition by pid, object order by moment, thread, thunk) as turn
   from steps),
 turns as (
   select *, sum(turn::integer) over (partition by pid, object order by moment, thread, thunk) as turns from turned),
 depths as (
-  select *, sum(case when acquire then 1 else -1 end) over (
+  select thread, thunk, acquire, sum(case when acquire then 1 else -1 end) over (
     partition by pid, object, turns order by moment, thunk rows between unbounded preceding and 1 preceding) as depth
   from turns),
 taken as (
-  select thread as holder, thunk, object from depths
-  where acquire and not (coalesce(depth, 0) > 0 and operation in ({nesting}))),
+  select thread as holder, thunk, object from waits
+  anti join (from depths where acquire and depth > 0) as inner_ones using (thread, thunk)),
 taking as (
   select waited.*, taken.thunk as held_since
-  from (from joined where contended) as waited
-  asof left join taken
+  from waited asof left join taken
     on taken.holder = waited.holder and taken.object = waited.object and waited.last >= taken.thunk),
 named as (
   select thread, thunk, caller as function from thunks
@@ -151,11 +156,12 @@ held as (
   select taking.*, waiting.function, holding.function as holder_function
   from taking left join named as waiting using (thread, thunk)
   left join named as holding on holding.thread = taking.holder and holding.thunk = taking.held_since)
-""".format(nesting=", ".join(f"'{operation}'" for operation in NESTING))
+""".format(locks=", ".join(f"'{operation}'" for operation in LOCKS))
 """Names are looked up, and holders looked for, only of operations that waited: most did not.
 
 After a condition wait the mutex is waited for from the signal on, as long as it was held. A lock that its holder took
-again it holds since the first time (`depth`: how often it has it, since another thread last took or gave it back).
+again it holds since the first time (`depth`: how often it has it, since another thread last took or gave it back). Such
+locks are `recursive`: before the release that was waited for, their holder had released them already.
 """
 
 _CONTENTION = _WAITS + """
