@@ -207,6 +207,27 @@ def test_copies_at_an_offset_in_memory_move_no_position(tmp_path: Path) -> None:
         ("out", 9, 1)]
 
 
+def test_copies_at_an_offset_that_was_kept_are_there(tmp_path: Path) -> None:
+    writer, call = started(tmp_path)
+
+    def kept(argument: int, offset: int, when: int = 0) -> dict[str, object]:
+        return {"argument": argument, "kind": 3, "part": 0, "when": when, "size": 8,
+                "data": offset.to_bytes(8, "little")}
+
+    call("openat", AT_FDCWD, 1, 0, 0, result=3, path="in")
+    call("openat", AT_FDCWD, 1, 2, 0, result=4, path="out")
+    for name, args, result, data in (
+            ("sendfile", (4, 3, BUFFER, 7), 7, [kept(2, 107, when=1), kept(2, 100)]),
+            ("copy_file_range", (3, BUFFER, 4, BUFFER, 5, 0), 5, [kept(1, 20), kept(3, 30)]),
+            ("splice", (3, BUFFER, 4, 0, 2, 0), 2, [kept(1, 40)]), ("sendfile", (4, 3, 0, 1), 1, [])):
+        call(name, *args, result=result)
+        assert writer.syscalls
+        writer.syscalls[-1]["data"] = data
+    assert [row[3:6] for row in moved(merged(writer))] == [
+        ("in", 100, 7), ("out", 0, 7), ("in", 20, 5), ("out", 30, 5), ("in", 40, 2), ("out", 7, 2), ("in", 0, 1),
+        ("out", 9, 1)]
+
+
 def test_a_child_has_the_descriptors_of_when_it_was_forked(tmp_path: Path) -> None:
     writer, call = started(tmp_path)
     call("openat", AT_FDCWD, 1, 0, 0, result=3, path="first")

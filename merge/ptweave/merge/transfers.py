@@ -61,7 +61,7 @@ _COPYING = {"sendfile": (1, 0), "splice": (0, 2), "copy_file_range": (0, 2), "te
 
 _AT = {"sendfile": (2, None), "splice": (1, 3), "copy_file_range": (1, 3), "tee": (None, None)}
 """Which arguments of these point to an offset: where one is not null, the descriptor's position is not used, nor moved,
-and the offset is in memory alone."""
+and the offset is in memory alone: it is known where the kernel's record has it."""
 
 _NOTED = ("open", "openat", "creat", "openat2", "socket", "accept", "accept4", "memfd_create", "eventfd2",
           "epoll_create1", "timerfd_create", "signalfd4", "inotify_init1", "pidfd_open", "userfaultfd",
@@ -112,8 +112,10 @@ class Transfers:
     def _tables(self, scratch: Scratch) -> Iterator[pa.Table]:
         names = ", ".join(f"'{name}'" for name in (*_MOVING, *_COPYING, *_NOTED, *_FORKING, "mmap"))
         late = ", ".join(f"'{name}'" for name in _LATE)
+        copying = ", ".join(f"'{name}'" for name in _COPYING)
         query = ("select file_row_number as row, thread, t_enter, name, args, paths[1] as path, "
-                 "files[1] as file, files[2] as other_file, result from source "
+                 "files[1] as file, files[2] as other_file, result, "
+                 f"case when name in ({copying}) then data end as data from source "
                  f"where name in ({names}) and (result >= 0 or (result is null and name like 'exec%')) "
                  f"order by case when name in ({late}) then coalesce(t_exit, t_enter) else t_enter end, row")
         rows: list[Row] = []
@@ -164,8 +166,10 @@ class Transfers:
                                                       files[::-1] if name == "sendfile" else files, strict=True):
                 if place < len(args):
                     away = pointer is not None and pointer < len(args) and args[pointer] != 0
-                    yield {**base, **_moved(descriptors, _int(args[place]), result, file, incoming=incoming, away=away),
-                           "kind": "read" if incoming else "write", "input": incoming}
+                    at = _pointed_to(call["data"], pointer) if away else None
+                    row = _moved(descriptors, _int(args[place]), result, file, incoming=incoming, at=at,
+                                 away=away and at is None)
+                    yield {**base, **row, "kind": "read" if incoming else "write", "input": incoming}
         elif name in _NOTED:
             descriptors.note(name, [_int(one) for one in args], call["path"], result or 0, call["file"])
 
@@ -218,6 +222,14 @@ def _parents(tasks: Tasks, owners: dict[int, int | None]) -> dict[int, int | Non
 def _int(value: int) -> int:
     """A descriptor, or another int, out of a register."""
     return (value & 0xFFFFFFFF) - ((value & 0x80000000) << 1)
+
+
+def _pointed_to(data: Sequence[Row] | None, argument: int | None) -> int | None:
+    """The offset that an argument pointed to when its call began; None: it was not kept."""
+    for one in data or ():
+        if one["argument"] == argument and one["when"] == 0 and one["data"] is not None and len(one["data"]) == 8:
+            return int.from_bytes(one["data"], "little")
+    return None
 
 
 def _moved(descriptors: Descriptors, number: int, size: int | None, name: str | None, *, incoming: bool,
