@@ -367,7 +367,7 @@ enum ptd_next ptd_timer_next(struct ptd_timer *timer)
 
 void ptd_timer_skip(struct ptd_timer *timer, uint64_t offset)
 {
-    while (timer->offset < offset && read(timer))
+    while (timer->offset && timer->offset < offset && read(timer))
         take_time(timer);
     if (timer->offset != offset && pt_pkt_sync_set(timer->packets, offset) >= 0)
         timer->offset = offset;

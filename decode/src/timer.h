@@ -55,7 +55,10 @@ struct ptd_timer {
 int ptd_timer_init(struct ptd_timer *timer, const struct pt_config *config, const struct ptd_cpu *cpu);
 void ptd_timer_deinit(struct ptd_timer *timer);
 
-/* Read on to the packet that begins at `offset` or later, for its time only. */
+/*
+ * Read on to the packet that begins at `offset` or later, for its time only. From the beginning of a slice nothing is
+ * read: up to its first PSB nobody knows where packets begin.
+ */
 void ptd_timer_skip(struct ptd_timer *timer, uint64_t offset);
 
 /* Read a PSB+ to decode from; the timer must stand before it. Its step is PTD_NEXT_OVF where that cut it short. */

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import lzma
+import random
 from itertools import pairwise
 from pathlib import Path
 
@@ -253,6 +254,19 @@ def test_snapshots_are_stitched_and_nothing_is_decoded_twice(ring: int, tmp_path
         end = next(at for at in ends if at >= end)
         begin = max(0, end - ring)
         writer.auxtrace(data[begin:end], offset=begin % ring, reference=START, tid=100)
+    finish(writer, machine)
+    agree(writer.write(tmp_path / "perf.data"), symfs)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("timing", ["mtc+cyc", "cyc", "rare mtc"])
+def test_a_ring_that_begins_in_the_middle_of_a_packet_tells_no_time_up_to_its_first_psb(
+        timing: str, seed: int, tmp_path: Path) -> None:
+    writer, machine, symfs = single(tmp_path, seed, snapshot=True, steps=3000, **TIMING[timing])
+    data = bytes(machine.packets.data)
+    writer.switch_pair(START - 5000, 0, (0, 0), (100, 100))
+    begin = random.Random(seed).randrange(1, len(data) // 2)
+    writer.auxtrace(data[begin:], offset=begin, reference=START, tid=100)
     finish(writer, machine)
     agree(writer.write(tmp_path / "perf.data"), symfs)
 

@@ -42,11 +42,15 @@ class Leads:
         self._at = 0
         self._timing = ffi.new("struct ptd_timing *")
 
-    def find(self, part: Slice, begin: int) -> Lead:
-        """The lead of the range of a slice that begins at the PSB at `begin`. Raises MachineLacks."""
-        if self._slice is not part:
-            self._slice, self._at = part, part.begin
+    def find(self, part: Slice, begin: int) -> Lead | None:
+        """The lead of the range of a slice that begins at the PSB at `begin`; None where no PSB of the slice is before
+        that. Raises MachineLacks."""
+        if self._slice is not part:  # up to its first PSB nobody knows where packets begin
+            self._slice, self._at = part, int(lib.ptd_psb_after(self._packets, begin, part.begin))
             self._timing = ffi.new("struct ptd_timing *")
+        if self._at >= begin:
+            self._at = begin
+            return None
         lead = max(self._at, self._begin(part, begin))
         replaced = stand_ins(self._packets, self._at, lead)
         status = lib.ptd_timing_pass(self._cpu, self._packets + self._at, lead - self._at, replaced, self._timing)
