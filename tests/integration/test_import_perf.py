@@ -30,6 +30,7 @@ from support.perf_case import (
     packet_ends,
     perfs,
     single,
+    stops,
 )
 from support.perf_writer import PerfWriter, When
 from support.power_program import sleeping_run
@@ -256,6 +257,28 @@ def test_snapshots_are_stitched_and_nothing_is_decoded_twice(ring: int, tmp_path
         writer.auxtrace(data[begin:end], offset=begin % ring, reference=START, tid=100)
     finish(writer, machine)
     agree(writer.write(tmp_path / "perf.data"), symfs)
+
+
+@pytest.mark.parametrize("ring", [700, 3000])
+@pytest.mark.parametrize("program", ["plain", "ptwrite"])
+@pytest.mark.parametrize("timing", TIMING)
+def test_what_cycles_count_from_is_known_behind_what_is_missing_between_snapshots(
+        timing: str, program: str, ring: int, tmp_path: Path) -> None:
+    if program == "plain":
+        machine = timed_run(0, tmp_path / "work", 4000, **TIMING[timing])
+    else:
+        machine = writing_run(0, tmp_path / "work", Address.ALWAYS, 4000, **TIMING[timing])
+    writer = PerfWriter(mtc=machine.mtc, cyc=machine.cyc, mtc_period=machine.mtc_shift, snapshot=True)
+    writer.comm(100, 100, "prog")
+    writer.mmap(100, CODE, SIZE, 0x1000, keep_code(tmp_path / "work", tmp_path / "sys", "prog"))
+    writer.switch_pair(START - 5000, 0, (0, 0), (100, 100))
+    data, chance, last = bytes(machine.packets.data), random.Random(0), 0
+    for end in stops(machine):
+        if end >= last:
+            begin = max(0, end - ring)
+            writer.auxtrace(data[begin:end], offset=begin % ring, reference=START, tid=100)
+            last = end + chance.choice((8, 50, 300, 600, ring // 2))
+    agree(finish(writer, machine).write(tmp_path / "perf.data"), tmp_path / "sys")
 
 
 @pytest.mark.parametrize("seed", [0, 1])

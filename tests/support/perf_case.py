@@ -6,6 +6,7 @@ from __future__ import annotations
 import random
 import shutil
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 from ptweave.data.perf.packets import length
@@ -66,6 +67,13 @@ def packet_ends(machine: TimedMachine) -> list[int]:
         at += length(data, at)
         ends.append(at)
     return ends
+
+
+def stops(machine: TimedMachine) -> list[int]:
+    """Where the packets of a stop of tracing end: a ring is copied while the processor does not write to it."""
+    data = bytes(machine.packets.data)
+    begins = [0, *packet_ends(machine)]
+    return [end for begin, end in pairwise(begins) if data[begin] & 0x1F == 0x01]
 
 
 def keep_code(machine_folder: Path, symfs: Path, name: str) -> str:

@@ -32,7 +32,10 @@ class Lead:
 
 
 class Leads:
-    """Finds the leads of a trace's ranges, asked for in their order. `packets` is a `uint8_t *` to all of `memory`."""
+    """Finds the leads of a trace's slices and their ranges, asked for in their order.
+
+    `packets` is a `uint8_t *` to all of `memory`.
+    """
 
     def __init__(self, cpu: Any, memory: mmap.mmap, packets: Any) -> None:
         self._cpu = cpu
@@ -42,24 +45,34 @@ class Leads:
         self._at = 0
         self._timing = ffi.new("struct ptd_timing *")
 
-    def find(self, part: Slice, begin: int) -> Lead | None:
-        """The lead of the range of a slice that begins at the PSB at `begin`; None where no PSB of the slice is before
-        that. Raises MachineLacks."""
-        if self._slice is not part:  # up to its first PSB nobody knows where packets begin
-            self._slice, self._at = part, int(lib.ptd_psb_after(self._packets, begin, part.begin))
-            self._timing = ffi.new("struct ptd_timing *")
-        if self._at >= begin:
-            self._at = begin
-            return None
-        lead = max(self._at, self._begin(part, begin))
-        replaced = stand_ins(self._packets, self._at, lead)
-        status = lib.ptd_timing_pass(self._cpu, self._packets + self._at, lead - self._at, replaced, self._timing)
+    def begin(self, part: Slice) -> Lead | None:
+        """Go on to the next slice: what its first range begins with, None where it is the trace's. Packets are missing
+        before it, so nothing is known of the time there; how fast the core ran, and from where cycles count until that
+        is said anew, is. Raises MachineLacks."""
+        before, timing = self._slice, self._timing
+        if before is not None:
+            self._read_to(before.end)
+            timing.time = timing.tsc = timing.have_tma = timing.after_cyc = 0
+        # up to its first PSB nobody knows where packets begin
+        self._slice, self._at = part, min(int(lib.ptd_psb_after(self._packets, part.end, part.begin)), part.end)
+        return Lead(part.begin, bytes(ffi.buffer(timing))) if before is not None else None
+
+    def find(self, part: Slice, begin: int) -> Lead:
+        """The lead of the range that begins at the PSB at `begin` of the slice gone on to. Raises MachineLacks."""
+        self._read_to(min(max(self._at, self._begin(part, begin)), begin))
+        return Lead(self._at, bytes(ffi.buffer(self._timing)))
+
+    def _read_to(self, end: int) -> None:
+        begin = self._at
+        if end <= begin:
+            return
+        replaced = stand_ins(self._packets, begin, end)
+        status = lib.ptd_timing_pass(self._cpu, self._packets + begin, end - begin, replaced, self._timing)
         if status < 0:
             raise MachineLacks("has no memory to read the times of a trace", where="the decoder",
                                remedy="free some memory")
-        release(self._memory, self._at, lead)
-        self._at = lead
-        return Lead(lead, bytes(ffi.buffer(self._timing)))
+        release(self._memory, begin, end)
+        self._at = end
 
     def _begin(self, part: Slice, begin: int) -> int:
         """The first PSB in the LEAD bytes before `begin`, or more when there is none in them, or the slice's begin."""

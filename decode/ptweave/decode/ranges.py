@@ -62,7 +62,7 @@ def cut(thread: Thread, packets: Any, size: int, leads: Leads | None = None) -> 
     lost = {gap.offset for gap in thread.lost}
     for part in thread.slices:
         begin = part.begin
-        lead: Lead | None = None
+        lead = leads.begin(part) if leads else None
         while part.space is not None:
             end = _next(packets, part, begin + size)
             if end is None:

@@ -506,6 +506,9 @@ class Decoding:
         """What time it is where a range begins, a `struct ptd_timing *`: what its lead comes to."""
         if part.lead is None:
             return ffi.new("struct ptd_timing *")
+        timing = ffi.from_buffer("struct ptd_timing *", part.lead.timing)
+        if part.lead.begin == part.begin:
+            return timing
         self._lead_tables = self._lead_tables or own(lib.ptd_tables_create(), lib.ptd_tables_destroy)
         begin = part.lead.begin
         stand_ins = self._stand_ins(packets, begin, part.begin)
@@ -514,7 +517,7 @@ class Decoding:
         where = ffi.new("struct ptd_slice *", {
             "packets": packets + begin, "size": part.begin - begin, "offset": begin, "has_stop": has_stop,
             "stop_ip": stop[0], "switches": switches.handle, "switch_count": len(switches.all),
-            "timing": ffi.from_buffer("struct ptd_timing *", part.lead.timing)[0], "stand_ins": stand_ins})
+            "timing": timing[0], "stand_ins": stand_ins})
         made = ffi.new("struct ptd_decoder **")
         lib.ptd_tables_clear(self._lead_tables)
         _check(lib.ptd_decoder_create(self._lead_tables, space, self._cpu, where, made), task)
