@@ -204,6 +204,12 @@ def test_overlap_of_two_copies_of_a_ring() -> None:
     assert overlap(b"", trace) == overlap(trace, b"") == 0
 
 
+def test_copies_of_a_ring_overlap_though_a_psb_is_near_the_end_of_the_first_one_and_it_was_padded() -> None:
+    trace = b"".join(PSB + bytes([7 * i % 251 + 1 | 1]) * 60 for i in range(20))
+    for end in range(480, 530):
+        assert overlap(trace[:end] + bytes(-end % 8), trace[400:900]) == end - 400
+
+
 def test_where_tracing_is_off(tmp_path: Path) -> None:
     packets = PtWriter().psb_plus(0x401000, 5).tnt("!").pgd().mtc(3)
     (tmp_path / "t").write_bytes(bytes(packets.data))

@@ -135,11 +135,11 @@ def overlap(before: bytes, after: bytes) -> int:
     if psb < 0:
         return 0
     padding = min(len(before) - len(before.rstrip(b"\0")), PADDING_MAX)
-    head = after[psb:psb + PREFIX]
     tries, at = 0, before.find(PSB)
     while at >= 0 and tries < TRIES_MAX:
         rest = len(before) - at
-        if before[at:at + PREFIX][:len(head)] == head[:rest]:
+        sure = min(PREFIX, rest - padding)
+        if after.startswith(before[at:at + sure], psb):
             tries += 1
             for cut in range(padding + 1):
                 if rest - cut > len(PSB) and after.startswith(before[at:len(before) - cut], psb):
