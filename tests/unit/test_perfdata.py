@@ -262,6 +262,16 @@ def test_unknown_records_are_counted_and_left_out(tmp_path: Path) -> None:
     assert any("2 records of unknown types" in line for line in made.bundle.manifest.lacks)
 
 
+def test_records_that_say_nothing_of_the_trace_are_no_loss(tmp_path: Path) -> None:
+    writer = recording()
+    for kind in (5, 16, 17, 18, 19, 21, 22):  # the kernel's, with a sample id
+        writer.record(kind, 0, bytes(24), When(100, 100, 1, 0))
+    for kind in (69, 73, 74, 82, 84, 85, 86):
+        writer.raw(kind, 0, bytes(16))
+    made = imported(tmp_path, writer.file())
+    assert made.bundle.manifest.lacks == imported(tmp_path, recording().file()).bundle.manifest.lacks
+
+
 def strange(what: str) -> bytes:
     """A recording with a number in it that nobody can have meant."""
     writer = recording()
