@@ -173,6 +173,9 @@ BAD = {
     "empty": ("{0}/empty@0x1000", "has 0 bytes"),
     "needs a base": ("{0}/pie", "it needs an address"),
     "nothing to load": ("{0}/hollow@0x1000", "nothing to load"),
+    "ELF, address too large": ("{0}/pie@0x10000000000000000", "beyond the last address"),
+    "ELF, beyond the end": ("{0}/pie@0xffffffffffffffff", "beyond the last address"),
+    "more digits than any address": ("{0}/flat@" + 5000 * "9", "is not ADDR"),
     "segment outside": ("{0}/lying@0x1000", "lies outside the file"),
 }
 

@@ -19,7 +19,7 @@ BUS_HZ = 100_000_000
 PID = 1
 """The process raw packets are taken to be of."""
 
-_NUMBER = r"(?:0[xX][0-9a-fA-F]+|[0-9]+)"
+_NUMBER = r"(?:0[xX][0-9a-fA-F]{1,32}|[0-9]{1,32})"
 _PLACE = re.compile(rf"({_NUMBER})(?::({_NUMBER}):({_NUMBER}))?\Z")
 
 
@@ -42,7 +42,7 @@ class ImageSpec:
         file, at, place = text.rpartition("@")
         found = _PLACE.match(place) if at else None
         if found is None:
-            if at and not Path(text).exists():
+            if at and not _exists(text):
                 raise BadInput(f"{place!r} is not ADDR or ADDR:OFFSET:SIZE", where=f"--image {text}",
                                remedy="as in: libc.so@0x7ffff7a3a000, dump.bin@0x400000:0:4096")
             return cls(Path(text))
@@ -60,6 +60,13 @@ class ImageSpec:
                            remedy="correct OFFSET and SIZE")
         if self.address + size > ADDRESSES:
             raise BadInput("would end beyond the last address", where=str(self.file), remedy="correct ADDR")
+
+
+def _exists(name: str) -> bool:
+    try:
+        return Path(name).exists()
+    except OSError:  # too long for a name
+        return False
 
 
 def number(text: str) -> int:

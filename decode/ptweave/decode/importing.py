@@ -137,7 +137,8 @@ class Load:
 def loads(elf: Elf, base: int | None) -> list[Load]:
     """Where an ELF file's loaded bytes lie when its lowest one is at `base`; None: where it was linked to be.
 
-    Raises BadElf for a file without anything to load, or one that is not at home anywhere (no base given).
+    Raises BadElf for a file without anything to load, one that is not at home anywhere (no base given), or one that
+    would end beyond the last address.
     """
     segments = [segment for segment in elf.segments if segment.type == PT_LOAD and segment.size]
     if not segments:
@@ -145,6 +146,8 @@ def loads(elf: Elf, base: int | None) -> list[Load]:
     if base is None and elf.type not in (ET_EXEC, ET_CORE):
         raise BadElf("it can be loaded anywhere: it needs an address")
     slide = 0 if base is None else base - min(segment.address for segment in segments)
+    if base is not None and max(segment.address + slide + segment.size for segment in segments) > ADDRESSES:
+        raise BadElf("it would end beyond the last address")
     return [_load(segment, slide, len(elf.data)) for segment in segments]
 
 
