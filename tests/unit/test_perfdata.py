@@ -218,6 +218,20 @@ def test_where_tracing_is_off(tmp_path: Path) -> None:
     assert not tracing_is_off(tmp_path / "t", len(packets) - 3)  # before the PGD
 
 
+@pytest.mark.parametrize("small", [True, False])
+def test_where_tracing_is_off_among_records_of_pebs(small: bool, tmp_path: Path) -> None:
+    packets = PtWriter().psb_plus(0x401000, 5).pgd()
+    packets.bbp(4, small=small).bip(0, 0x11110D11, small=small).mtc(1)
+    item = len(packets)
+    packets.bip(1, 0x11110D11, small=small)
+    ends = [item, len(packets), len(packets.bep().cfe(5, 33).evd(0, 7))]
+    (tmp_path / "t").write_bytes(bytes(packets.data))
+    assert [tracing_is_off(tmp_path / "t", end) for end in ends] == [True, True, True]
+    assert not tracing_is_off(tmp_path / "t", item + 3)  # in the middle of an item
+    (tmp_path / "t").write_bytes(bytes(packets.pge(0x401000).tnt("!").data))
+    assert not tracing_is_off(tmp_path / "t", len(packets))
+
+
 # --- damage -----------------------------------------------------------------------------------------------------------
 
 

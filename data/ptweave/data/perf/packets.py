@@ -9,7 +9,9 @@ PSB = b"\x02\x82" * 8
 LOOK_BACK = 1 << 16
 
 _EXTENDED = {0x82: 16, 0x23: 2, 0xF3: 2, 0x83: 2, 0xA3: 8, 0x43: 8, 0xC8: 7, 0x73: 7, 0x03: 4, 0xC2: 10, 0x22: 4,
-             0xA2: 7, 0x62: 2, 0xE2: 2, 0x33: 2, 0xB3: 2, 0x13: 4, 0x53: 11}
+             0xA2: 7, 0x62: 2, 0xE2: 2, 0x63: 3, 0x33: 2, 0xB3: 2, 0x13: 4, 0x53: 11}
+_BIP = 4
+"""The lowest three bits of a BIP packet: between BBP and BEP no TNT has them."""
 _IP_BYTES = (0, 2, 4, 6, 6, 0, 8, 0)
 
 
@@ -43,6 +45,14 @@ def _length(data: bytes, at: int) -> int:
     return {0x99: 2, 0x19: 8, 0x59: 2}.get(first, 0)
 
 
+def _item(data: bytes, at: int, before: int) -> int:
+    """Bytes of a BIP packet behind the extended packet at `at`; 0: the record of PEBS they are of is over."""
+    second = data[at + 1]
+    if second == 0x63:  # BBP
+        return 5 if data[at + 2] & 0x80 else 9
+    return 0 if second in (0x33, 0xB3, 0x82, 0xF3) else before  # BEP, PSB, OVF
+
+
 def tracing_is_off(path: Path, place: int) -> bool:
     """Whether a packet ends at byte `place` of the trace, and the last of flow before it is a TIP.PGD."""
     with path.open("rb") as file:
@@ -51,15 +61,18 @@ def tracing_is_off(path: Path, place: int) -> bool:
     at = data.rfind(PSB)
     if at < 0:
         return False
-    off = False
+    off, item = False, 0
     while at < len(data):
-        size = length(data, at)
-        if not size:
-            return False
         first = data[at]
-        if first & 0x1F == 0x01 and first != 0x02:
+        in_item = item and first & 7 == _BIP
+        size = item if in_item else length(data, at)
+        if not size or at + size > len(data):
+            return False
+        if first == 0x02:
+            item = _item(data, at, item)
+        elif first & 0x1F == 0x01 and first != 0x02:
             off = True
-        elif first & 0x1F in (0x0D, 0x11) or (first & 1 == 0 and first not in (0x00, 0x02)):
+        elif first & 0x1F in (0x0D, 0x11) or (first & 1 == 0 and first != 0x00 and not in_item):
             off = False
         at += size
     return off
