@@ -165,6 +165,7 @@ int evl_file_next(struct evl_file *file, struct evl_section *section, struct evl
 			file->corrupt++;
 			continue;
 		}
-		return record->operation >= EVL_FIRST_ACCESS ? EVL_IS_ACCESS : EVL_IS_RECORD;
+		return record->operation >= EVL_FIRST_ACCESS && record->operation <= EVL_LAST_ACCESS ? EVL_IS_ACCESS
+												     : EVL_IS_RECORD;
 	}
 }

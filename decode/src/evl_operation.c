@@ -20,6 +20,7 @@ bool evl_is_release(const struct evl_record *r)
 	case EVL_OP_COND_SIGNAL:
 	case EVL_OP_COND_BROADCAST:
 	case EVL_OP_CREATE:
+	case EVL_OP_ONCE_DONE:
 		return r->result == 0;
 	case EVL_OP_FORK:
 		return r->result >= 0 && r->version != 0;
@@ -55,6 +56,7 @@ bool evl_is_acquire(const struct evl_record *r)
 	case EVL_OP_SPIN_LOCK:
 	case EVL_OP_SPIN_TRYLOCK:
 	case EVL_OP_JOIN:
+	case EVL_OP_ONCE:
 		return r->result == 0;
 	case EVL_OP_BARRIER_WAIT:
 		return r->result == 0 || r->result == -1;
@@ -79,6 +81,7 @@ bool evl_makes_version(uint16_t operation)
 	case EVL_OP_COND_BROADCAST:
 	case EVL_OP_COND_WAIT_BEGIN:
 	case EVL_OP_BARRIER_ARRIVE:
+	case EVL_OP_ONCE_DONE:
 		return true;
 	default:
 		return false;

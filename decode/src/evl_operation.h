@@ -45,6 +45,8 @@ enum evl_operation {
 	EVL_OP_ACCESS_END = 35,
 	EVL_OP_ACCESS_COMMIT = 36,
 	EVL_OP_ALLOCATION = 37,
+	EVL_OP_ONCE = 38,
+	EVL_OP_ONCE_DONE = 39,
 };
 
 #define EVL_BARRIER_COUNT(argument) ((argument) & ~(1ull << 63))

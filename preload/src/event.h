@@ -2,11 +2,13 @@
 /*
  * What libtthread logs: operations, records, and the header of a list file.
  *
- * Records from PTW_ACCESS_READ on are accesses, and begin no thunk. Mirrors data/ptweave/data/evl.py, where the fields are explained. A test keeps the two equal.
+ * Records from PTW_ACCESS_READ to PTW_ALLOCATION begin no thunk. Mirrors data/ptweave/data/evl.py, where the fields are
+ * explained. A test keeps the two equal.
  */
 #ifndef PTW_EVENT_H
 #define PTW_EVENT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum ptw_operation {
@@ -47,6 +49,8 @@ enum ptw_operation {
 	PTW_ACCESS_END = 35,
 	PTW_ACCESS_COMMIT = 36,
 	PTW_ALLOCATION = 37,
+	PTW_ONCE = 38,
+	PTW_ONCE_DONE = 39,
 	PTW_OPERATIONS, /* one more than the last */
 };
 
@@ -72,6 +76,8 @@ struct ptw_record {
 	uint64_t object_version;
 	uint64_t argument;
 };
+
+static inline bool ptw_begins_thunk(unsigned operation) { return operation < PTW_ACCESS_READ || operation > PTW_ALLOCATION; }
 
 /* The header that begins a section of dependence/<thread>.evl. */
 struct ptw_evl_header {

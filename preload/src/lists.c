@@ -302,7 +302,7 @@ void ptw_writer_put(struct ptw_writer *writer, const struct ptw_record *record, 
 	}
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 
-	struct ptw_record *place = (struct ptw_record *)reserve(writer, size, record->operation >= PTW_ACCESS_READ,
+	struct ptw_record *place = (struct ptw_record *)reserve(writer, size, !ptw_begins_thunk(record->operation),
 								      outermost);
 	if (place) {
 		STORE(place->size, size | PTW_RECORD_OPEN);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Making and unmaking synchronisation objects, and once-only calls: nothing is logged, but in process mode the objects
- * must be made for processes. */
+/* Making and unmaking synchronisation objects: nothing is logged, but in process mode the objects must be made for
+ * processes. */
 #define _GNU_SOURCE
 #include "real.h"
 
@@ -44,10 +44,6 @@ PTW_EXPORT int sem_init(sem_t *semaphore, int process_shared, unsigned value)
 PTW_EXPORT int sem_destroy(sem_t *semaphore) { return REAL(sem_destroy)(semaphore); }
 
 PTW_EXPORT int sem_getvalue(sem_t *restrict semaphore, int *restrict ret) { return REAL(sem_getvalue)(semaphore, ret); }
-
-PTW_EXPORT int pthread_once(pthread_once_t *control, void (*routine)(void)) { return REAL(pthread_once)(control, routine); }
-
-PTW_EXPORT void call_once(once_flag *flag, void (*routine)(void)) { REAL(call_once)(flag, routine); }
 
 PTW_EXPORT int mtx_init(mtx_t *mutex, int type) { return REAL(mtx_init)(mutex, type); }
 

@@ -260,3 +260,20 @@ def test_nodes_that_are_none_or_not_there_are_said(planted: tuple[Path, Path]) -
                           ("file:in@1-x", "was not read")):
             with pytest.raises(BadInput, match=why):
                 opened.lineage(from_=node)
+
+
+@pytest.mark.parametrize("mode", [EXACT, PRIVATE], ids=str)
+def test_what_is_set_up_once_does_not_race_and_goes_to_all_who_use_it(tmp_path: Path, mode: Mode) -> None:
+    """The control is a page that one writes, and others read, with nothing that orders these."""
+    once = compile_c(PROGRAMS / "known_once.c", tmp_path / "known_once", "-g", "-O1", "-Wl,-z,now")
+    for _ in range(NATIVE_RUNS):
+        with natively(once, tmp_path, mode, "") as known:
+            races = {page for page, in known.run.sql("select page from races")}
+            assert {known.page(number) for number in range(3)} & races == {known.page(2)}
+            for page in (0, 1):
+                edges = known.between(known.page(page))
+                writer, = {one for one, _ in edges}
+                assert {to for _, to in edges} | {writer} == {0, 1, 2}
+            counts = dict(known.run.sql("select operation, count(*) from thunks where operation like 'once%' "
+                                        "group by 1"))
+            assert counts == {"once_done": 2, "once": 4}

@@ -24,7 +24,8 @@
 	X(start) X(exit) X(create) X(join) X(mutex_lock) X(mutex_trylock) X(mutex_timedlock) X(mutex_unlock) X(cond_wait) \
 	X(cond_timedwait) X(cond_signal) X(cond_broadcast) X(barrier_wait) X(rdlock) X(tryrdlock) X(timedrdlock) X(wrlock) \
 	X(trywrlock) X(timedwrlock) X(rwunlock) X(sem_wait) X(sem_trywait) X(sem_timedwait) X(sem_post) X(spin_lock) \
-	X(spin_trylock) X(spin_unlock) X(cond_wait_begin) X(barrier_arrive) X(fork) X(detach) X(cond_relock)
+	X(spin_trylock) X(spin_unlock) X(cond_wait_begin) X(barrier_arrive) X(fork) X(detach) X(cond_relock) \
+	X(once) X(once_done)
 
 enum {
 #define X(name) N_##name,
@@ -412,6 +413,52 @@ static void c11(void)
 	usleep(20000);
 }
 
+/* --- once-only calls --- */
+
+static pthread_once_t control = PTHREAD_ONCE_INIT, inner = PTHREAD_ONCE_INIT, left = PTHREAD_ONCE_INIT;
+static once_flag flag = ONCE_FLAG_INIT;
+
+static void run_nothing(void) {}
+
+static void initialise(void)
+{
+	SAY(once_done, pthread_once(&inner, run_nothing));
+	usleep(20000);
+}
+
+static void leave(void) { pthread_exit(NULL); }
+
+static void *run_once(void *unused)
+{
+	(void)unused;
+	DO(once, pthread_once(&control, initialise));
+	pthread_once(&control, initialise); /* nothing new */
+	DO(once, call_once(&flag, run_nothing));
+	return NULL;
+}
+
+static void *leave_once(void *unused)
+{
+	pthread_once(&left, leave);
+	return unused;
+}
+
+static void onces(void)
+{
+	const void *objects[] = { &control, &inner, &left, &flag };
+	for (unsigned i = 0; i < sizeof objects / sizeof *objects; i++)
+		fprintf(stderr, "once %lu\n", (unsigned long)objects[i]);
+	SAY(once_done, pthread_once(&control, initialise));
+	SAY(once_done, (call_once(&flag, run_nothing), 0));
+	for (int i = 0; i < 2; i++)
+		finish(start(run_once, NULL));
+	finish(start(leave_once, NULL));
+	SAY(once_done, pthread_once(&left, run_nothing));
+	control = (pthread_once_t)PTHREAD_ONCE_INIT; /* another one lies there */
+	SAY(once_done, pthread_once(&control, run_nothing));
+	finish(start(run_once, NULL));
+}
+
 /* --- fork --- */
 
 static void forks(void)
@@ -449,6 +496,7 @@ int main(void)
 	barriers();
 	thread_calls();
 	c11();
+	onces();
 	forks();
 	for (int i = 0; i < OPERATION_COUNT; i++)
 		fprintf(stderr, "count %s %u\n", names[i], counts[i]);

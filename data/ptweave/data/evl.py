@@ -77,7 +77,7 @@ WINDOW_MAX = 1024  # pages one access may open
 
 
 class Operation(IntEnum):
-    """What began a thunk; from FIRST_ACCESS on what was accessed. Kept equal to `enum ptw_operation` in
+    """What began a thunk; from FIRST_ACCESS to LAST_ACCESS what was accessed. Kept equal to `enum ptw_operation` in
     preload/src/event.h by a test."""
 
     START = 1  # the thread (or process, or fork child) begins
@@ -117,7 +117,10 @@ class Operation(IntEnum):
     ACCESS_END = 35  # pages were closed
     ACCESS_COMMIT = 36  # bytes of a page were changed, and are the other threads' from now on (private view)
     ALLOCATION = 37  # the heap took memory for somebody
+    ONCE = 38  # pthread_once, call_once: the routine has run, here or by another thread (then waited for)
+    ONCE_DONE = 39  # the same in the thread that ran it: entered when the routine was done
 
 
 FIRST_ACCESS = Operation.ACCESS_READ
-"""From here on records begin no thunk."""
+LAST_ACCESS = Operation.ALLOCATION
+"""These records and those in between begin no thunk."""
