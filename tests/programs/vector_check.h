@@ -18,7 +18,7 @@ static const struct ptv_field check_fields[] = {
 static struct ptv_kind checked = PTV_KIND("checked", check_fields);
 static struct ptv_key check_key = PTV_KEY("extra");
 
-enum { CHECK_TEXT = 4096 };
+enum { CHECK_TEXT = 4096, CHECK_PRODUCERS = 4096 };
 
 /* Lengths of all sizes, most of them small. */
 static inline size_t check_length(uint64_t who, uint64_t index)
@@ -61,8 +61,15 @@ struct check_who {
 	uint64_t sum, squares, highest; /* of the indices */
 };
 
+/* How far a lane of a producer has come: what is behind the bytes `end` of list `sequence` comes next. */
+struct check_place {
+	uint64_t sequence;
+	uint32_t end;
+};
+
 struct check {
 	struct check_who *who;
+	struct check_place (*place)[PTV_LANES]; /* of the first CHECK_PRODUCERS */
 	uint64_t whos;
 	uint32_t zero_is; /* 0, or the process whose events of who 0 are tallied */
 	uint32_t pid;     /* of the chunk at hand */
@@ -132,6 +139,18 @@ static inline int check_name(void *self, uint32_t index, const void *entry)
 	return 0;
 }
 
+/* A lane's lists come in the order they were written in, each from its begin on. */
+static inline void check_order(struct check *check, const struct ptv_chunk *chunk)
+{
+	if (chunk->producer >= CHECK_PRODUCERS || chunk->lane >= PTV_LANES || chunk->bytes == 0)
+		return;
+	struct check_place *place = &check->place[chunk->producer][chunk->lane];
+	if (chunk->sequence < place->sequence ||
+	    chunk->offset != (chunk->sequence == place->sequence ? place->end : 0))
+		check_error(check, "order", chunk->producer, chunk->sequence);
+	*place = (struct check_place){chunk->sequence, chunk->offset + chunk->bytes};
+}
+
 static inline int check_chunk(void *self, uint32_t list, const struct ptv_chunk *chunk, const unsigned char *data,
 			      bool last)
 {
@@ -141,6 +160,7 @@ static inline int check_chunk(void *self, uint32_t list, const struct ptv_chunk 
 	check->pid = chunk->pid;
 	if (chunk->pid == 0 || chunk->tid == 0 || chunk->producer == 0)
 		check_error(check, "owner", chunk->producer, chunk->pid);
+	check_order(check, chunk);
 	while (at < chunk->bytes) {
 		const struct ptv_record *record = (const struct ptv_record *)(data + at);
 		if (record->size < sizeof *record || record->size % 8 || record->size > chunk->bytes - at) {
@@ -166,7 +186,8 @@ static inline int check_save(void *self, const struct ptv_totals *totals, bool c
 static inline struct check *check_create(uint64_t whos)
 {
 	struct check *check = calloc(1, sizeof *check);
-	if (!check || !(check->who = calloc(whos, sizeof *check->who)))
+	if (!check || !(check->who = calloc(whos, sizeof *check->who)) ||
+	    !(check->place = calloc(CHECK_PRODUCERS, sizeof *check->place)))
 		abort();
 	check->whos = whos;
 	return check;
@@ -175,6 +196,7 @@ static inline struct check *check_create(uint64_t whos)
 static inline void check_destroy(struct check *check)
 {
 	free(check->who);
+	free(check->place);
 	free(check);
 }
 

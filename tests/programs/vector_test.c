@@ -531,6 +531,51 @@ static void threads_lose_nothing(void)
 	end();
 }
 
+/* What a thread does while its consumer looks: with every fourth chunk it goes on in further lists, of which some lie
+ * where the consumer has been already. Chunks must come in the order they were written in. */
+static struct {
+	struct ptv_sink sink;
+	uint64_t index, wanted, sequence, chunks, behind;
+	uint32_t list, offset;
+} meanwhile;
+
+static int write_meanwhile(void *self, uint32_t list, const struct ptv_chunk *chunk, const unsigned char *data,
+			   bool last)
+{
+	if (chunk->bytes) {
+		CHECK(chunk->sequence == meanwhile.sequence ? chunk->offset == meanwhile.offset
+							    : chunk->sequence == meanwhile.sequence + 1 && chunk->offset == 0);
+		meanwhile.behind += list < meanwhile.list;
+		meanwhile.list = list;
+		meanwhile.sequence = chunk->sequence;
+		meanwhile.offset = chunk->offset + chunk->bytes;
+	}
+	uint64_t end = meanwhile.index + (++meanwhile.chunks % 4 ? 0 : 5000);
+	while (meanwhile.index < end && meanwhile.index < meanwhile.wanted)
+		CHECK(check_log(&producer, 0, meanwhile.index++) == 0);
+	return meanwhile.sink.chunk(self, list, chunk, data, last);
+}
+
+static void what_a_thread_writes_comes_in_its_order(void)
+{
+	begin(LISTS, PTV_LIST_SIZE_MIN, 1);
+	meanwhile.sink = check_sink(check);
+	struct ptv_sink sink = meanwhile.sink;
+	sink.chunk = write_meanwhile;
+	ptv_consumer_destroy(consumer);
+	CHECK(ptv_consumer_create(memory, &sink, &consumer) == 0);
+	meanwhile.wanted = 300000;
+	while (meanwhile.index < meanwhile.wanted) {
+		CHECK(check_log(&producer, 0, meanwhile.index++) == 0);
+		CHECK(ptv_consumer_poll(consumer, true) >= 0);
+	}
+	ptv_producer_deinit(&producer);
+	struct ptv_totals totals = finished(0);
+	CHECK(totals.stored == meanwhile.wanted && totals.lost == 0 && check_is_whole(&check->who[0]));
+	CHECK(meanwhile.chunks > 50 && meanwhile.behind > 10); /* else nothing was tried */
+	end();
+}
+
 static void hostile_memory_is_survived(void)
 {
 	begin(LISTS, PTV_LIST_SIZE_MIN, 1);
@@ -580,6 +625,7 @@ static const struct {
 	CASE(handlers_that_fork_harm_no_event),
 	CASE(without_a_consumer_it_stops_growing_and_goes_on),
 	CASE(threads_lose_nothing),
+	CASE(what_a_thread_writes_comes_in_its_order),
 	CASE(hostile_memory_is_survived),
 };
 

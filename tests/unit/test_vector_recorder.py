@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import random
 import resource
 import signal
 import struct
@@ -20,7 +21,7 @@ from ptweave.decode.vector import EventFile
 from ptweave.wrapper.vector import VectorRecorder
 
 HEAD, KINDS, KEYS_END = 4096, 256 * 1088, 4096 * 64
-LIST, LISTS = 131072, 4
+LIST, LISTS = 131072, 16
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
 NAMES_END = HEAD + KINDS + KEYS_END
 DATA = (NAMES_END + LISTS * 128 + 4095) // 4096 * 4096
@@ -45,13 +46,14 @@ def event(number: int) -> bytes:
 
 
 def fill(fd: int, index: int, numbers: list[int], *, state: int = 2, committed: int | None = None,
-         count: int | None = None, begun: int | None = None) -> None:
+         count: int | None = None, begun: int | None = None, producer: int = 1, sequence: int = 0) -> None:
     """Write a list and its descriptor, and raise `high`."""
     data = b"".join(event(number) for number in numbers)
     os.pwrite(fd, data, DATA + index * LIST)
     owner = state | 77 << 8 | 66 << 32
     word = (len(data) if committed is None else committed) | (len(numbers) if count is None else count) << 32
-    os.pwrite(fd, struct.pack("<QQQQIIQ", owner, word, len(numbers) if begun is None else begun, 0, 1, 0, 0),
+    os.pwrite(fd, struct.pack("<QQQQIIQ", owner, word, len(numbers) if begun is None else begun, 0,
+                              producer, 0, sequence),
               NAMES_END + index * 128)
     os.pwrite(fd, struct.pack("<I", LISTS), 64)
 
@@ -106,6 +108,95 @@ def test_a_ring_keeps_a_list_that_was_long_under_way_by_its_newest_event(tmp_pat
     fill(fd, 1, [12])
     recorder.finish()
     assert sorted(numbers(path)) == [1, *range(3, 13)], "the oldest went, which is 2"
+
+
+def test_a_ring_lets_go_of_what_a_thread_wrote_before_first_though_it_was_under_way(tmp_path: Path) -> None:
+    """A thread's list is under way in the ring; when it is looked at next, the thread has gone on in more lists than
+    the ring has slots, all of which stand before it in memory. Another thread's list is still written to: it stays."""
+    fd, path, ledger = memory(), tmp_path / "vector-0.ptv", Ledger()
+    recorder = VectorRecorder(fd, path, RING)
+    fill(fd, 15, [0], state=1)
+    fill(fd, 14, [1], state=1, producer=2)
+    recorder.poll()
+    for index in range(12):
+        fill(fd, index, [10 + index], sequence=1 + index)
+    fill(fd, 15, [0, 2])
+    recorder.poll()
+    recorder.finish()
+    recorder.account(ledger)
+    assert sorted(numbers(path)) == [1, *range(13, 22)], "a list is missing between others of its thread"
+    assert (ledger["events"].produced, ledger["events"].stored) == (15, 10)
+    assert ledger["events"].lost == {"overwritten": 5}
+
+
+class Threads:
+    """Threads that write events into whatever lists are free."""
+
+    def __init__(self, fd: int, count: int, choose: random.Random) -> None:
+        self.fd, self._choose = fd, choose
+        self.written: list[list[int]] = [[] for _ in range(count)]
+        self._at: list[int | None] = [None] * count
+        self._sequence = [0] * count
+        self._list: list[list[int]] = [[] for _ in range(count)]
+
+    def free(self) -> list[int]:
+        return [i for i in range(LISTS) if i not in self._at and os.pread(self.fd, 8, NAMES_END + 128 * i) == bytes(8)]
+
+    def go_on(self, who: int) -> None:
+        """In another list."""
+        at = self._choose.choice(self.free())
+        self.hand_over(who)
+        self._at[who], self._list[who] = at, []
+
+    def hand_over(self, who: int) -> None:
+        self._show(who, state=2)
+        self._sequence[who] += self._at[who] is not None
+
+    def write(self, who: int, number: int) -> None:
+        if self._at[who] is None:
+            self.go_on(who)
+        self.written[who].append(number)
+        self._list[who].append(number)
+        self._show(who, state=1)
+
+    def _show(self, who: int, *, state: int) -> None:
+        at = self._at[who]
+        if at is not None:
+            fill(self.fd, at, self._list[who], state=state, producer=1 + who, sequence=self._sequence[who])
+
+    def last_are_kept(self, path: Path) -> int:
+        """Of each thread the last events are there, without a hole. Returns how many of all."""
+        kept = set(numbers(path))
+        for mine in self.written:
+            left = [number for number in mine if number in kept]
+            assert left == mine[len(mine) - len(left):]
+        return len(kept)
+
+
+@pytest.mark.parametrize("count", [3, 12])
+@pytest.mark.parametrize("seed", range(12))
+def test_a_ring_keeps_of_each_thread_its_last_events_without_a_hole(tmp_path: Path, seed: int, count: int) -> None:
+    """One thread is faster than the others, of which there may be more than the ring has slots; the consumer looks now
+    and then. A thread whose last list found no slot has nothing left."""
+    choose = random.Random(seed)
+    fd, path, ledger = memory(), tmp_path / "vector-0.ptv", Ledger()
+    recorder, threads = VectorRecorder(fd, path, RING), Threads(fd, count, choose)
+    for number in range(600):
+        if not threads.free() or choose.random() < 0.02:
+            recorder.poll()
+            if number:
+                threads.last_are_kept(path)
+        who = choose.choices(range(count), [20, *[1] * (count - 1)])[0]
+        if choose.random() < 0.7:
+            threads.go_on(who)
+        threads.write(who, number)
+    for who in range(count):
+        threads.hand_over(who)
+    recorder.finish()
+    recorder.account(ledger)
+    kept = threads.last_are_kept(path)
+    assert ledger["events"].produced == 600 and ledger["events"].stored == kept > 0
+    assert ledger["events"].lost == {"overwritten": 600 - kept}
 
 
 def test_times_of_a_ring_that_cannot_be_do_not_keep_a_list_for_ever(tmp_path: Path) -> None:

@@ -121,12 +121,28 @@ static void tell_names(struct ptv_consumer *consumer)
 
 /* --- lists ------------------------------------------------------------------------------------------------------- */
 
-/* Give the sink what is finished in a list and was not there before. */
-static void take(struct ptv_consumer *consumer, uint32_t index, uint64_t owner, bool last)
+static uint64_t owner_of(const struct ptv_consumer *consumer, uint32_t index)
+{
+	return __atomic_load_n(&consumer->lists[index].owner, __ATOMIC_ACQUIRE);
+}
+
+static uint64_t committed_of(const struct ptv_consumer *consumer, uint32_t index)
+{
+	return __atomic_load_n(&consumer->lists[index].committed, __ATOMIC_ACQUIRE);
+}
+
+/* How many lists were ever used. */
+static uint32_t lists_used(const struct ptv_consumer *consumer)
+{
+	uint32_t high = __atomic_load_n(&consumer->head->high, __ATOMIC_ACQUIRE);
+	return high < consumer->list_count ? high : consumer->list_count;
+}
+
+/* Give the sink what is finished in a list, as `committed` says, and was not there before. */
+static void take(struct ptv_consumer *consumer, uint32_t index, uint64_t owner, uint64_t committed, bool last)
 {
 	struct ptv_list *list = &consumer->lists[index];
 	struct taken *taken = &consumer->taken[index];
-	uint64_t committed = __atomic_load_n(&list->committed, __ATOMIC_ACQUIRE);
 	uint32_t bytes = (uint32_t)committed, events = (uint32_t)(committed >> 32);
 	if (taken->corrupt || bytes > consumer->list_size || bytes % 8 != 0 || bytes < taken->bytes ||
 	    events < taken->events || (uint64_t)(events - taken->events) * sizeof(struct ptv_record) > bytes - taken->bytes) {
@@ -178,24 +194,72 @@ static void give_back(struct ptv_consumer *consumer, uint32_t index)
 	__atomic_fetch_add(&consumer->head->freed, 1, __ATOMIC_RELEASE);
 }
 
+/* Of the lists that were handed over and stand before `list` in its lane, the first; list_count: there is none. */
+static uint32_t first_before(const struct ptv_consumer *consumer, const struct ptv_list *list)
+{
+	uint32_t first = consumer->list_count, used = lists_used(consumer);
+	uint32_t producer = __atomic_load_n(&list->producer, __ATOMIC_RELAXED);
+	uint32_t lane = __atomic_load_n(&list->lane, __ATOMIC_RELAXED);
+	uint64_t below = __atomic_load_n(&list->sequence, __ATOMIC_RELAXED);
+	for (uint32_t i = 0; i < used && below; i++) {
+		const struct ptv_list *other = &consumer->lists[i];
+		if (ptv_state_of(owner_of(consumer, i)) != PTV_FULL ||
+		    __atomic_load_n(&other->producer, __ATOMIC_RELAXED) != producer ||
+		    __atomic_load_n(&other->lane, __ATOMIC_RELAXED) != lane)
+			continue;
+		uint64_t sequence = __atomic_load_n(&other->sequence, __ATOMIC_RELAXED);
+		if (sequence < below) {
+			below = sequence;
+			first = i;
+		}
+	}
+	return first;
+}
+
+/* Take what was written before this list: what is committed in it says that its owner had handed those over. Lists lie
+ * anywhere, and while they are looked at one after the other their owners go on behind and before. Returns how many were
+ * given back; no more than there are, whatever the memory says meanwhile. */
+static int take_before(struct ptv_consumer *consumer, uint32_t index)
+{
+	int freed = 0;
+	for (uint32_t i = 0; i < consumer->list_count; i++) {
+		uint32_t first = first_before(consumer, &consumer->lists[index]);
+		if (first == consumer->list_count || first == index)
+			break;
+		take(consumer, first, owner_of(consumer, first), committed_of(consumer, first), true);
+		give_back(consumer, first);
+		freed++;
+	}
+	return freed;
+}
+
+/* Take what is new in one list; `last`: and give it back. Returns how many were given back. */
+static int look_at(struct ptv_consumer *consumer, uint32_t index, uint64_t owner, bool last)
+{
+	uint64_t committed = committed_of(consumer, index); /* what was written before it is there from now on */
+	int freed = 0;
+	if (consumer->taken[index].bytes == 0 && committed)
+		freed = take_before(consumer, index);
+	take(consumer, index, owner, committed, last);
+	if (!last)
+		return freed;
+	give_back(consumer, index);
+	return freed + 1;
+}
+
 /* What poll and reap share: `dead` says whose open lists are done, 0 all. */
 static int look(struct ptv_consumer *consumer, bool open, bool reap, uint32_t dead)
 {
 	int before = consumer->failed, freed = 0;
 	__atomic_store_n(&consumer->head->heard, monotonic_ns(), __ATOMIC_RELAXED);
-	uint32_t high = __atomic_load_n(&consumer->head->high, __ATOMIC_ACQUIRE);
-	for (uint32_t i = 0; i < high && i < consumer->list_count; i++) {
-		uint64_t owner = __atomic_load_n(&consumer->lists[i].owner, __ATOMIC_ACQUIRE);
+	uint32_t used = lists_used(consumer);
+	for (uint32_t i = 0; i < used; i++) {
+		uint64_t owner = owner_of(consumer, i);
 		if (ptv_state_of(owner) == PTV_FREE)
 			continue;
 		bool last = ptv_state_of(owner) == PTV_FULL || (reap && (dead == 0 || ptv_pid_of(owner) == dead));
-		if (!last && !open)
-			continue;
-		take(consumer, i, owner, last);
-		if (last) {
-			give_back(consumer, i);
-			freed++;
-		}
+		if (last || open)
+			freed += look_at(consumer, i, owner, last);
 	}
 	for (uint32_t why = 0; why < PTV_DROPS; why++)
 		consumer->totals.dropped[why] = __atomic_load_n(&consumer->head->dropped[why], __ATOMIC_RELAXED);

@@ -3,7 +3,8 @@
  * The consumer of an event vector (preload/src/vector_format.h): takes what is finished, gives lists back, counts.
  *
  * The memory is somebody else's and may say anything at any moment: each word is read once and checked before it is
- * used. What is taken goes to a sink; a sink that fails is told of no more chunks, and what it did not take is counted.
+ * used. What is taken goes to a sink, of each lane in the order it was written in; a sink that fails is told of no more
+ * chunks, and what it did not take is counted.
  * One consumer a vector. Not thread-safe. Errors are negative errno.
  */
 #ifndef PTW_VECTOR_CONSUMER_H

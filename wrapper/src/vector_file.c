@@ -154,7 +154,8 @@ static uint64_t newest_of(const unsigned char *data, uint32_t bytes)
 }
 
 /* The slot whose newest event is the oldest, for a list that begins; none if that list is `done` and older than all of
- * them: lists come in any order. */
+ * them: lists of several lanes come in any order. Those of one lane come in theirs, so its slots go in that order, too:
+ * all but its last are closed by then. */
 static uint32_t take_slot(struct ptv_file *file, uint64_t newest, bool done)
 {
 	uint32_t oldest = NO_SLOT;

@@ -3,8 +3,10 @@
  * A file of events: the sink of a vector's consumer. Format: preload/src/vector_format.h.
  *
  * What was written is readable at any moment and after death at any instruction. Without a ring the file grows; with
- * one it has slots for lists, and a new list takes the slot whose newest event is the oldest (lists come in any order):
- * the newest events stay, those overwritten are counted. A write that fails ends the file behind the last whole chunk. Not thread-safe.
+ * one it has slots for lists, and a new list takes the slot whose newest event is the oldest, unless that one is still
+ * written to (lists of several lanes come in any order, those of one in theirs): the newest events stay, of each lane
+ * without a hole, and those overwritten are counted. A write that fails ends the file behind the last whole chunk.
+ * Not thread-safe.
  */
 #ifndef PTW_VECTOR_FILE_H
 #define PTW_VECTOR_FILE_H
