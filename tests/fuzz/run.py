@@ -18,7 +18,7 @@ def main(inputs: int, first: int) -> None:
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        fuzzer, entries = fuzzing.build(folder), fuzzing.corpus(folder)
+        fuzzer, entries = fuzzing.build(folder, fuzzing.build_ours(folder)), fuzzing.corpus(folder)
         for at in range(first, first + inputs, STEP):
             said = fuzzing.run(fuzzer, at, min(STEP, first + inputs - at), entries, 1800)
             print(f"{at + STEP - first:6} of {inputs}: {said.strip()}", flush=True)

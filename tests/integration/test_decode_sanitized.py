@@ -10,6 +10,7 @@ import pytest
 
 from support.assembler import PROGRAMS, ROOT, compile_c
 from support.event_program import event_run
+from support.fuzzing import FEW_NODES
 from support.random_program import random_run
 
 SOURCES = ROOT / "decode" / "src"
@@ -20,7 +21,7 @@ DAMAGED = 400
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return compile_c(PROGRAMS / "decode_driver.c", tmp_path_factory.mktemp("driver") / "driver", "-std=gnu11", "-g",
-                     "-Werror", f"-I{SOURCES}", *(str(path) for path in sorted(SOURCES.glob("*.c"))),
+                     "-Werror", f"-I{SOURCES}", FEW_NODES, *(str(path) for path in sorted(SOURCES.glob("*.c"))),
                      "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-lipt", "-lZydis", "-liberty")
 
 

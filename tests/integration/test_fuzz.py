@@ -12,8 +12,13 @@ from support import fuzzing
 
 
 @pytest.fixture(scope="module")
-def fuzzer(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return fuzzing.build(tmp_path_factory.mktemp("fuzzer"))
+def ours(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return fuzzing.build_ours(tmp_path_factory.mktemp("ours"))
+
+
+@pytest.fixture(scope="module")
+def fuzzer(tmp_path_factory: pytest.TempPathFactory, ours: Path) -> Path:
+    return fuzzing.build(tmp_path_factory.mktemp("fuzzer"), ours)
 
 
 @pytest.fixture(scope="module")
@@ -35,13 +40,13 @@ def test_a_broken_rule_is_reported(fuzzer: Path, tmp_path: Path, line: str) -> N
     assert "broken: " in done.stderr
 
 
-def test_a_decoder_that_differs_is_reported(tmp_path: Path, entries: list[Path]) -> None:
+def test_a_decoder_that_differs_is_reported(ours: Path, tmp_path: Path, entries: list[Path]) -> None:
     """The control: a decoder that leaves one instruction out does not pass."""
     changed = (fuzzing.FUZZ / "decoders.c").read_text().replace(
         "        seq += paths.length[collected->flow[i]];\n",
         "        seq += paths.length[collected->flow[i]];\n        if (i == 1)\n            continue;\n")
     assert "i == 1" in changed
-    fuzzer = fuzzing.build(tmp_path, changed)
+    fuzzer = fuzzing.build(tmp_path, ours, changed)
     done = subprocess.run([fuzzer, "0", "10", *entries], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "broken: the decoders agree" in done.stderr

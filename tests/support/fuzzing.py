@@ -15,21 +15,31 @@ from support.trace_bundle import TraceBundle
 
 SOURCES = ROOT / "decode" / "src"
 FUZZ = ROOT / "tests" / "fuzz"
+FEW_NODES = "-DPTD_TRAIL_NODES=4096"
+"""A decoder's memory of runs is 64 MB, of which short traces use kilobytes; AddressSanitizer marks all of it when it is
+taken and again when it is freed, which takes ten times as long as decoding."""
 MAX_TRACE = 1 << 14
 """Longer reference traces are left out: most of an input would be what was tried before."""
+FLAGS = ("-std=gnu11", "-g", "-Werror", f"-I{SOURCES}", FEW_NODES, "-fsanitize=address,undefined",
+         "-fno-sanitize-recover=all")
 
 
-def build(folder: Path, decoders: str | None = None) -> Path:
-    """The fuzzer with AddressSanitizer and UBSan; `decoders` replaces the text of its decoders.c."""
+def build_ours(folder: Path) -> Path:
+    """What every fuzzer has in it, as one object file: our decoders with AddressSanitizer and UBSan."""
     others = ("evl", "dump", "demangle")
-    ours = [path for path in sorted(SOURCES.glob("*.c")) if not path.stem.startswith(others) and path.stem != "join"]
+    first, *more = [path for path in sorted(SOURCES.glob("*.c"))
+                    if not path.stem.startswith(others) and path.stem != "join"]
+    return compile_c(first, folder / "ours.o", *FLAGS, "-r", "-nostdlib", *map(str, more))
+
+
+def build(folder: Path, common: Path, decoders: str | None = None) -> Path:
+    """The fuzzer, of what `build_ours` made; `decoders` replaces the text of its decoders.c."""
     table = FUZZ / "decoders.c"
     if decoders is not None:
         table = folder / "decoders.c"
         table.write_text(decoders)
-    return compile_c(FUZZ / "fuzz_decode.c", folder / "fuzz_decode", "-std=gnu11", "-g", "-Werror", f"-I{SOURCES}",
-                     f"-I{FUZZ}", str(table), *map(str, ours), "-fsanitize=address,undefined",
-                     "-fno-sanitize-recover=all", "-lipt")
+    return compile_c(FUZZ / "fuzz_decode.c", folder / "fuzz_decode", *FLAGS, f"-I{FUZZ}", str(table), str(common),
+                     "-lipt")
 
 
 def corpus(folder: Path, *, programs: int = 6, references: bool = True) -> list[Path]:
