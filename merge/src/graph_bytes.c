@@ -36,6 +36,7 @@ struct flow {
 	const struct page *page;
 	struct writer *writers;
 	size_t n_writers;
+	size_t latest; /* a writer that overwrote another: most often it is the one for the next byte and writer, too */
 	struct write *writes;
 	uint8_t written[GRAPH_PAGE]; /* bytes that were ever written */
 	size_t n_pairs;
@@ -125,20 +126,26 @@ static void learn_all(struct flow *flow, int32_t thread, int32_t thunk)
 	}
 }
 
-/* A write of another writer to the same byte, known too, comes after the one of writer `index`. */
-static bool overwritten(const struct flow *flow, size_t index, uint32_t byte)
+/* The last write of writer `other` to the byte is known and comes after the one of writer `index`. */
+static bool follows(const struct flow *flow, size_t other, size_t index, uint32_t byte)
 {
-	const struct writer *writer = &flow->writers[index];
-	const int32_t thunk = flow->writes[writer->last[byte] - 1].thunk;
+	const struct writer *writer = &flow->writers[index], *later = &flow->writers[other];
 
-	for (size_t i = 0; i < flow->n_writers; i++) {
-		const struct writer *other = &flow->writers[i];
+	return other != index && later->last[byte] &&
+	       graph_before(flow->graph, writer->thread, flow->writes[writer->last[byte] - 1].thunk, later->thread,
+			    flow->writes[later->last[byte] - 1].thunk);
+}
 
-		if (i != index && other->last[byte] &&
-		    graph_before(flow->graph, writer->thread, thunk, other->thread,
-				 flow->writes[other->last[byte] - 1].thunk))
+/* A write of another writer to the same byte, known too, comes after the one of writer `index`. */
+static bool overwritten(struct flow *flow, size_t index, uint32_t byte)
+{
+	if (follows(flow, flow->latest, index, byte))
+		return true;
+	for (size_t i = 0; i < flow->n_writers; i++)
+		if (follows(flow, i, index, byte)) {
+			flow->latest = i;
 			return true;
-	}
+		}
 	return false;
 }
 
