@@ -38,8 +38,8 @@ struct flow {
 	size_t n_writers;
 	size_t latest; /* a writer that overwrote another: most often it is the one for the next byte and writer, too */
 	struct write *writes;
-	uint8_t written[GRAPH_PAGE]; /* bytes that were ever written */
 	size_t n_pairs;
+	bool in_order; /* pairs came as they are wanted, which they do where a writer wrote once */
 };
 
 static void put_write(struct flow *flow, const struct ptm_span *span, size_t n_writes)
@@ -53,13 +53,6 @@ static void put_write(struct flow *flow, const struct ptm_span *span, size_t n_w
 		*writer = (struct writer){ .thread = span->thread, .first = n_writes };
 	}
 	writer->n++;
-	if (!span->runs)
-		memset(flow->written, 1, sizeof(flow->written));
-	for (uint32_t i = 0; i < span->runs; i++) {
-		const uint32_t run = flow->page->runs[span->run + i];
-
-		memset(flow->written + (run & 0xffff), 1, run >> 16);
-	}
 }
 
 static int collect_writers(struct flow *flow)
@@ -149,27 +142,38 @@ static bool overwritten(struct flow *flow, size_t index, uint32_t byte)
 	return false;
 }
 
+/* Note that the last write of writer `index` to the byte is one that the reader did not know of before. */
+static int put_pair(struct flow *flow, size_t index, uint32_t byte)
+{
+	struct room *room = &flow->graph->scratch[PAIRS];
+	const uint64_t pair = (uint64_t)(flow->writers[index].last[byte] - 1) << 12 | byte;
+
+	if (room_reach(room, flow->n_pairs + 1, sizeof(uint64_t)) < 0)
+		return -ENOMEM;
+	uint64_t *pairs = room->items;
+
+	flow->in_order = flow->in_order && (!flow->n_pairs || pairs[flow->n_pairs - 1] < pair);
+	pairs[flow->n_pairs++] = pair;
+	return 0;
+}
+
 /* Note (write, byte) for each byte whose last write is one that the reader did not know of before. */
 static int pair_up(struct flow *flow, bool all)
 {
-	struct room *room = &flow->graph->scratch[PAIRS];
+	int error = 0;
 
 	flow->n_pairs = 0;
-	for (uint32_t byte = 0; byte < GRAPH_PAGE; byte++)
-		for (size_t i = 0; flow->written[byte] && i < flow->n_writers; i++) {
-			const struct writer *writer = &flow->writers[i];
-			const int32_t last = writer->last[byte];
+	flow->in_order = true;
+	for (size_t i = 0; !error && i < flow->n_writers; i++) {
+		struct writer *writer = &flow->writers[i];
+		const size_t old = all ? 0 : writer->first + writer->before; /* a `last` up to this is none or known */
 
-			if (!last || (!all && (size_t)last <= writer->first + writer->before) ||
-			    overwritten(flow, i, byte))
-				continue;
-			if (room_reach(room, flow->n_pairs + 1, sizeof(uint64_t)) < 0)
-				return -ENOMEM;
-			((uint64_t *)room->items)[flow->n_pairs++] = (uint64_t)(last - 1) << 12 | byte;
-		}
-	for (size_t i = 0; i < flow->n_writers; i++)
-		flow->writers[i].before = flow->writers[i].known;
-	return 0;
+		for (uint32_t byte = 0; !error && byte < GRAPH_PAGE && writer->known; byte++)
+			if ((size_t)writer->last[byte] > old && !overwritten(flow, i, byte))
+				error = put_pair(flow, i, byte);
+		writer->before = writer->known;
+	}
+	return error;
 }
 
 static int by_number(const void *a, const void *b)
@@ -204,7 +208,7 @@ static int put_edges(struct flow *flow, const struct ptm_span *reader, int32_t t
 	int error = pair_up(flow, all);
 	const uint64_t *pairs = flow->graph->scratch[PAIRS].items;
 
-	if (!error && flow->n_pairs > 1)
+	if (!error && !flow->in_order)
 		qsort(flow->graph->scratch[PAIRS].items, flow->n_pairs, sizeof(*pairs), by_number);
 	for (size_t first = 0, end; !error && first < flow->n_pairs; first = end) {
 		for (end = first + 1; end < flow->n_pairs && pairs[end] >> 12 == pairs[first] >> 12; end++)

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 VARINT, FIXED64, LENGTH = 0, 1, 2
 """Wire types."""
+_ONE_BYTE = [bytes([value]) for value in range(0x80)]
+"""Varints of one byte: most there are."""
 
 
 def varint(value: int) -> bytes:
     """An unsigned number below 2**64, 7 bits a byte, the lowest first."""
+    if 0 <= value < 0x80:
+        return _ONE_BYTE[value]
     if not 0 <= value < 1 << 64:
         raise ValueError(f"{value} is no number of 64 bits")
     found = bytearray()
