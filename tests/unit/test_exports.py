@@ -465,7 +465,7 @@ class Nowhere(io.RawIOBase):
     run, out, nodes.everything())])
 def test_memory_does_not_grow_with_the_run(export: Callable[..., list[str]], tmp_path: Path) -> None:
     taken = []
-    for count in (20_000, 80_000):
+    for count in (10_000, 40_000):
         bundle = BundleWriter(tmp_path / f"{count}.ptw").write()
         merge_run(bundle)
         put(bundle, THUNKS, [])
@@ -484,4 +484,4 @@ def test_memory_does_not_grow_with_the_run(export: Callable[..., list[str]], tmp
             taken.append((tracemalloc.get_traced_memory()[1], out.size))
             tracemalloc.stop()
     (small, little), (large, much) = taken
-    assert much > 3.5 * little and large < 1.5 * small + 1_000_000
+    assert much > 3.5 * little and large < small + 1_200_000  # 40 bytes a row would not pass
