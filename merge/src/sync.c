@@ -58,10 +58,16 @@ static int32_t *place(const struct sync *sync, int32_t d, int32_t k)
 	return &sync->rows[row_of(d) + (size_t)((k + d) / 2)];
 }
 
-/* True when diagonal `k` was best reached from the one above it: an element of `b` left out. */
+/* True when diagonal `k` was best reached from the one above it, `reached[0]`: an element of `b` left out. The one
+ * below it is `reached[-1]`. */
+static bool above(const int32_t *reached, int32_t d, int32_t k)
+{
+	return k == -d || (k != d && reached[-1] < reached[0]);
+}
+
 static bool from_above(const struct sync *sync, int32_t d, int32_t k)
 {
-	return k == -d || (k != d && *place(sync, d - 1, k - 1) < *place(sync, d - 1, k + 1));
+	return above(place(sync, d - 1, k + 1), d, k);
 }
 
 /* Where diagonal `k` begins with `d` edits, before what agrees. */
@@ -69,7 +75,9 @@ static int32_t begin(const struct sync *sync, int32_t d, int32_t k)
 {
 	if (!d)
 		return 0;
-	return from_above(sync, d, k) ? *place(sync, d - 1, k + 1) : *place(sync, d - 1, k - 1) + 1;
+	const int32_t *reached = place(sync, d - 1, k + 1);
+
+	return above(reached, d, k) ? reached[0] : reached[-1] + 1;
 }
 
 /* Edits until a window ends; `*end` is the diagonal. -1: more than SYNC_EDITS, `*end` is then the furthest. */
