@@ -19,7 +19,6 @@ from ptweave.wrapper.perf.abi import (
     PerfEventAttr,
 )
 
-
 NEWER = {RecordType.CALLCHAIN_DEFERRED}
 """Not in Debian 12's headers (of Linux 6.1)."""
 
@@ -81,7 +80,7 @@ def test_the_published_sizes_are_the_compilers(tmp_path: Path) -> None:
     (RecordType, "PERF_RECORD_"), (SampleType, "PERF_SAMPLE_"), (AuxFlag, "PERF_AUX_FLAG_"),
     (Ioctl, "PERF_EVENT_IOC_")])
 def test_numbers_are_the_compilers(tmp_path: Path, numbers: type[RecordType], prefix: str) -> None:
-    ours = [one for one in numbers if prefix != "PERF_RECORD_" or one < 64 and one not in NEWER]
+    ours = [one for one in numbers if prefix != "PERF_RECORD_" or (one < 64 and one not in NEWER)]
     assert [int(one) for one in ours] == c_values(tmp_path, [f"{prefix}{one.name}" for one in ours])
 
 
