@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ptweave.data.bundle import Bundle
@@ -53,6 +53,7 @@ def repeated(folder: Path, seed: int, *, cut: int, rounds: int, depth: int = 4) 
 
 
 @settings(max_examples=40, deadline=None)
+@example(seed=2814372824, cut=4, depth=3)  # a sum of times that is a half
 @given(seed=st.integers(0, 1 << 32), cut=st.integers(4, 60), depth=st.integers(0, 6))
 def test_profile_is_the_same_whether_paths_are_repeated_or_walked(seed: int, cut: int, depth: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
