@@ -45,7 +45,7 @@ static bool read_cbr(struct reader *reader)
     struct pt_event *event = add(reader->plus, ptev_cbr);
     if (event)
         event->variant.cbr.ratio = reader->at[2];
-    return event;
+    return event && reader->at[2]; /* nothing runs at 0: libipt says it is no such packet */
 }
 
 /* PIP; in perf's recordings of a guest's packets there is no code to look up. */

@@ -122,7 +122,7 @@ static inline bool ptd_packet_is_tma(const uint8_t *at)
     return !at[4] && !(at[6] & 0xFE);
 }
 
-enum { PTD_PSB_EVENTS = 16 };
+enum { PTD_PSB_EVENTS = 6 }; /* libipt has room for as many; processors write five at most */
 
 /* A PSB+ that the path decoder understands. */
 struct ptd_psb_plus {

@@ -353,7 +353,7 @@ static int take_fup(struct ptd_segment *segment, uint64_t ip)
 static int take_cbr(struct ptd_segment *segment, uint64_t offset, uint8_t ratio)
 {
     struct ptd_place *place = &segment->place;
-    if (place->fup_pending || place->mode_pending)
+    if (place->fup_pending || place->mode_pending || !ratio) /* 0: no packet to libipt */
         return -EILSEQ;
     struct pt_event event = {.type = ptev_cbr};
     event.variant.cbr.ratio = ratio;
