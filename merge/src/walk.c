@@ -3,9 +3,9 @@
  * One thread's flow, walked block by block only where its stack may change.
  *
  * Calls push, returns pop to the frame they return to (also several at once: longjmp, unwinding) as jumps behind a call
- * in code without functions do, a jump to another
- * function replaces the top frame (a tail jump; PLT stubs `f@plt` are functions that do that), an interruption
- * pushes [signal] and its handler until execution is back. After a gap the stack starts anew at the block that ran.
+ * in code without functions do, a jump to another function replaces the top frame (a tail jump; PLT stubs `f@plt` are
+ * functions that do that), an interruption pushes [signal] and its handler until execution is back. After a gap the
+ * stack starts anew at the block that ran.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -70,7 +70,7 @@ def tracing_is_off(path: Path, place: int) -> bool:
             return False
         if first == 0x02:
             item = _item(data, at, item)
-        elif first & 0x1F == 0x01 and first != 0x02:
+        elif first & 0x1F == 0x01:
             off = True
         elif first & 0x1F in (0x0D, 0x11) or (first & 1 == 0 and first != 0x00 and not in_item):
             off = False
