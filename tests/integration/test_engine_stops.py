@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import pty
+import select
 import shlex
 import signal
 import subprocess
@@ -17,6 +18,7 @@ import pytest
 from ptweave.data import Bundle, Manifest
 from ptweave.wrapper.soft import SoftEngine, salvage
 from support.command import words
+from support.programs import compile_program
 
 Begin = Callable[[str], "subprocess.Popen[bytes]"]
 LOOP = "i=0; while [ $i -lt 3000000 ]; do i=$((i+1)); done"
@@ -95,6 +97,68 @@ def test_control_a_program_that_ignores_or_handles_the_signal_is_not_stopped(beg
     assert rest(process) == said + b"went on\n"
 
 
+class VforkChild:
+    """A child of vfork takes its time before it executes a shell; its parent waits for it in the kernel."""
+
+    def __init__(self, begin: Begin, program: Path, how: str) -> None:
+        script = "echo executed; exit 3"
+        self.process = begin(shlex.join(["exec", str(program), *how.split(), "/bin/sh", "-c", script]))
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == b"waiting\n"
+
+    def signal(self, number: signal.Signals) -> None:
+        os.killpg(self.process.pid, number)
+
+    def says_something_within(self, seconds: float) -> bool:
+        return bool(select.select([self.process.stdout], [], [], seconds)[0])
+
+    def ends_well(self) -> None:
+        assert next_change(self.process) == "ended with 3"
+        assert rest(self.process) == b"executed\n"
+
+
+@pytest.fixture
+def before_exec(tmp_path: Path) -> Path:
+    return compile_program(tmp_path, "vfork_before_exec")
+
+
+@pytest.mark.parametrize("begin", ["soft"], indirect=True)
+@pytest.mark.parametrize("how", ["sleeps", "computes"])
+@pytest.mark.parametrize("number", [signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU])
+def test_a_stop_waits_in_a_vfork_child_until_it_executes(begin: Begin, before_exec: Path, how: str,
+                                                         number: signal.Signals) -> None:
+    child = VforkChild(begin, before_exec, how)
+    child.signal(number)
+    assert next_change(child.process) == f"stopped by {number.name}"
+    assert not child.says_something_within(0.5)
+    child.signal(signal.SIGCONT)
+    child.ends_well()
+
+
+@pytest.mark.parametrize("begin", ["native"], indirect=True)
+def test_control_natively_a_vfork_child_that_takes_long_stops_and_its_parent_does_not(begin: Begin,
+                                                                                      before_exec: Path) -> None:
+    child = VforkChild(begin, before_exec, "sleeps")
+    child.signal(signal.SIGTSTP)
+    assert not child.says_something_within(1.5)
+    assert os.waitpid(child.process.pid, os.WUNTRACED | os.WNOHANG) == (0, 0)
+    child.signal(signal.SIGCONT)
+    child.ends_well()
+
+
+def test_sigcont_takes_back_a_stop_that_waits_in_a_vfork_child(begin: Begin, before_exec: Path) -> None:
+    child = VforkChild(begin, before_exec, "sleeps")
+    child.signal(signal.SIGTSTP)
+    child.signal(signal.SIGCONT)
+    child.ends_well()
+
+
+def test_a_stop_that_a_vfork_child_blocks_is_blocked_in_what_it_executes(begin: Begin, before_exec: Path) -> None:
+    child = VforkChild(begin, before_exec, "sleeps blocked")
+    child.signal(signal.SIGTSTP)
+    child.ends_well()
+
+
 def test_a_program_that_was_stopped_is_recorded_whole(tmp_path: Path) -> None:
     bundle = Bundle.create(tmp_path / "run.ptw", Manifest())
     spool = tmp_path / "spool"
@@ -120,7 +184,7 @@ def test_ctrl_z_stops_a_recording_and_it_goes_on_in_the_foreground(tmp_path: Pat
         nonlocal said
         deadline = time.monotonic() + 60
         while text not in said:
-            assert time.monotonic() < deadline, said
+            assert select.select([terminal], [], [], max(0, deadline - time.monotonic()))[0], said
             said += os.read(terminal, 4096)
         said = said.partition(text)[2]
 

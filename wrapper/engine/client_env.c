@@ -8,6 +8,7 @@ static const HChar own_name[] = CLIENT_ENV_NAME "=";
 static const HChar spool[] = CLIENT_ENV_SPOOL "=";
 static const HChar file[] = CLIENT_ENV_FILE "=";
 static const HChar limits[] = CLIENT_ENV_LIMITS "=";
+static const HChar held[] = CLIENT_ENV_HELD "=";
 static const HChar ours[] = "/vgpreload_core-";
 
 static Bool begins_with(const HChar *text, const HChar *prefix)
@@ -49,6 +50,7 @@ void client_env_clean(Addr sp)
    while (*variable != NULL) {
       Bool unwanted = begins_with(*variable, library) || begins_with(*variable, spool)
                       || begins_with(*variable, limits) || begins_with(*variable, file)
+                      || begins_with(*variable, held)
                       || (begins_with(*variable, preload) && clean_preload(*variable));
 
       if (begins_with(*variable, own_name)) {

@@ -9,12 +9,13 @@
 
 #include "vg_core.h"
 
-/* Variables in which argv[0], the descriptors of the spool folder and of an executed file without a name, and the limits
-   of descriptors come along. */
+/* Variables in which argv[0], the descriptors of the spool folder and of an executed file without a name, the limits
+   of descriptors and the signals that are held come along. */
 #define CLIENT_ENV_NAME  "PTSOFT_ARGV0"
 #define CLIENT_ENV_SPOOL "PTSOFT_SPOOL"
 #define CLIENT_ENV_FILE  "PTSOFT_FILE"
 #define CLIENT_ENV_LIMITS "PTSOFT_LIMITS"
+#define CLIENT_ENV_HELD "PTSOFT_HELD"
 
 /* Clean the environment on the program's first stack; `sp` points to argc, nothing has run yet. */
 void client_env_clean(Addr sp);

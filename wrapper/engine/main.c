@@ -6,6 +6,7 @@
 #include "client_env.h"
 #include "code_map.h"
 #include "exec_file.h"
+#include "hold.h"
 #include "instrument.h"
 #include "output.h"
 #include "planted.h"
@@ -160,6 +161,7 @@ static void fork_child(ThreadId tid)
    stream_forked();
    process_forked();
    code_map_forked();
+   hold_in_child(False);
 }
 
 static void finish(Int exit_code)

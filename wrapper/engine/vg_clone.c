@@ -13,6 +13,7 @@
  * Valgrind, unless all but one are libtthread's own.
  */
 #include "vg_core.h"
+#include "hold.h"
 #include "process.h"
 #include "libvex_guest_amd64.h"
 
@@ -82,6 +83,7 @@ static void in_child(ThreadId tid, const struct syscall_args *args)
                                 (const UChar *)&base);
    }
    VG_(do_atfork_child)(tid);
+   hold_in_child((args->arg1 & VKI_CLONE_VFORK) != 0);
 }
 
 /* Make a process. Valgrind's own stack is copied with the memory: the child goes on here, on the program's behalf. */

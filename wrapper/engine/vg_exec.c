@@ -16,6 +16,7 @@
 #include "vg_core.h"
 #include "client_env.h"
 #include "exec_file.h"
+#include "hold.h"
 #include "output.h"
 #include "process.h"
 #include "sideband.h"
@@ -30,13 +31,15 @@ static const HChar *chosen_name;   /* argv[0] of the exec being made, if it is n
 
 HChar **__wrap_vgPlain_env_setenv(HChar ***environment, const HChar *name, const HChar *value)
 {
-   HChar descriptor[16], limits[LIMITS_TEXT];
+   HChar descriptor[16], limits[LIMITS_TEXT], held[HOLD_TEXT];
 
    if (VG_(strcmp)(name, "VALGRIND_LIB") == 0) { /* set for a program that is followed, and for nothing else */
       VG_(snprintf)(descriptor, sizeof descriptor, "%d", output_pass_on());
       (void)__real_vgPlain_env_setenv(environment, CLIENT_ENV_SPOOL, descriptor);
       limits_pass_on(limits);
       (void)__real_vgPlain_env_setenv(environment, CLIENT_ENV_LIMITS, limits);
+      if (hold_pass_on(held))
+         (void)__real_vgPlain_env_setenv(environment, CLIENT_ENV_HELD, held);
       if (exec_file_pass_on() >= 0) {
          VG_(snprintf)(descriptor, sizeof descriptor, "%d", exec_file_pass_on());
          (void)__real_vgPlain_env_setenv(environment, CLIENT_ENV_FILE, descriptor);
@@ -124,12 +127,13 @@ extern Int __wrap_vgPlain_sigtimedwait_zero(const vki_sigset_t *set, vki_siginfo
 
 Int __wrap_vgPlain_sigtimedwait_zero(const vki_sigset_t *set, vki_siginfo_t *info)
 {
+   vki_sigset_t let;
    Int signal;
 
    if (process_state()->ended == PTSOFT_EXECING)
       return 0;
    do
-      signal = __real_vgPlain_sigtimedwait_zero(set, info);
+      signal = __real_vgPlain_sigtimedwait_zero(hold_back(set, &let), info);
    while (stop_instead(signal));
    return signal;
 }

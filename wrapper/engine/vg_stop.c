@@ -72,6 +72,17 @@ void stop_init(void)
          leave(signal);
 }
 
+ULong stop_left(void)
+{
+   ULong mask = 0;
+   Int signal;
+
+   for (signal = 1; signal <= SIGNALS; signal++)
+      if (left[signal])
+         mask |= 1ULL << (signal - 1);
+   return mask;
+}
+
 Bool stop_instead(Int signal)
 {
    const ULong only = 1ULL << (signal - 1);

@@ -7,6 +7,7 @@
 #include "vg_core.h"
 #include "code_end.h"
 #include "code_map.h"
+#include "hold.h"
 #include "planted.h"
 #include "put_order.h"
 #include "stream.h"
@@ -218,9 +219,10 @@ UWord __wrap_vgModuleLocal_do_syscall_for_client_WRK(Word number, void *guest, c
    const VexGuestAMD64State *state = guest;
    const UWord args[6] = { state->guest_RDI, state->guest_RSI, state->guest_RDX,
                            state->guest_R10, state->guest_R8, state->guest_R9 };
+   vki_sigset_t room;
 
    stream_syscall_asked(guest, (UWord)number, args);
-   return __real_vgModuleLocal_do_syscall_for_client_WRK(number, guest, mask, restore, size);
+   return __real_vgModuleLocal_do_syscall_for_client_WRK(number, guest, hold_mask(mask, &room), restore, size);
 }
 
 /* VEX checks its own work after every stage; without, a process starts 12 % faster. */
