@@ -125,6 +125,7 @@ static int put(struct frames *frames, struct frame frame, bool called)
 	error = tree_child(frames->tree, parent, frame.function, frame.block, &fold, &frame.node);
 	if (error)
 		return error;
+	__builtin_prefetch(tree_line(frames->tree, frame.node)); /* it will make calls */
 	if (called)
 		count_call(frames, frame.node, fold);
 	frame.call = frames->next_call++;

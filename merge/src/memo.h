@@ -28,11 +28,12 @@ struct memo_entry {
 	uint32_t last;          /* its last block */
 	uint32_t length;        /* in blocks */
 	uint32_t step;          /* first one of `steps` */
-	uint32_t n_steps;
-	uint32_t calls;         /* counted */
+	uint16_t n_steps;
+	uint16_t calls;         /* counted: a step has one at most */
 	uint32_t credit;
 	uint32_t place;         /* + 1 of `places`; 0: it has no marks or visits */
 	uint32_t following;     /* + 1 of the entry that came next the last time; 0 unknown */
+	uint32_t ahead;         /* the same, of the one that came MEMO_AHEAD later */
 	uint64_t total;         /* so often this thread did it since its steps were counted last (replay_settle) */
 	double time;            /* ns a block, summed over the times that lay between two known moments */
 };
@@ -70,6 +71,7 @@ struct memo {
 enum {
 	MEMO_ENTRIES = 1 << MEMO_BITS,
 	MEMO_SLOTS = 2 * MEMO_ENTRIES,
+	MEMO_AHEAD = 4,
 };
 
 void memo_deinit(struct memo *memo);
@@ -119,12 +121,24 @@ static inline struct memo_entry *memo_find(const struct memo *memo, struct memo_
 	if (!memo->likely || key.path >= memo->n_paths)
 		return NULL;
 	number = memo->likely[key.path];
-	if (!number || !memo_is(&memo->entries[number - 1], key))
+	if (!number) /* none of this path is remembered */
+		return NULL;
+	if (!memo_is(&memo->entries[number - 1], key))
 		number = (uint32_t)*memo_slot(memo, key, memo_hash(key));
 	if (!number)
 		return NULL;
 	memo->likely[key.path] = number;
 	return &memo->entries[number - 1];
+}
+
+/* The entry that came MEMO_AHEAD behind this one is fetched; `before` is the one that came so long before it. */
+static inline void memo_look_ahead(const struct memo *memo, struct memo_entry *entry, struct memo_entry **before)
+{
+	if (entry->ahead)
+		__builtin_prefetch(&memo->entries[entry->ahead - 1], 1);
+	if (*before)
+		(*before)->ahead = (uint32_t)(entry - memo->entries) + 1;
+	*before = entry;
 }
 
 /* Soon a path will be looked up: its entry (if it is the one it was last) is fetched. */

@@ -17,15 +17,36 @@ static inline void pages_hint(void *memory, size_t size)
 		(void)madvise((void *)begin, end - begin, MADV_HUGEPAGE);
 }
 
-/* Zeros; NULL: there are none. */
-static inline void *pages_take(size_t size)
+enum { PAGES_SMALL = 1 << 21 };
+
+/* Zeros that cost nothing until they are written; NULL: there are none. */
+static inline void *pages_reserve(size_t size)
 {
 	void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (memory == MAP_FAILED)
 		return NULL;
-	pages_hint(memory, size);
+	if (size > PAGES_SMALL) /* who needs little is not made to pay for much */
+		pages_hint((char *)memory + PAGES_SMALL, size - PAGES_SMALL);
 	return memory;
+}
+
+/* The same, all of it on huge pages. */
+static inline void *pages_take(size_t size)
+{
+	void *memory = pages_reserve(size);
+
+	if (memory)
+		pages_hint(memory, size);
+	return memory;
+}
+
+/* More of them, with what is written in `memory`, which is gone; NULL: there are none, and `memory` stays. */
+static inline void *pages_more(void *memory, size_t size, size_t wanted)
+{
+	void *more = mremap(memory, size, wanted, MREMAP_MAYMOVE);
+
+	return more == MAP_FAILED ? NULL : more;
 }
 
 /* `memory` may be NULL. */

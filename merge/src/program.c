@@ -67,11 +67,12 @@ static int digest(struct ptm_program *program, size_t index, int64_t begin, int6
 	if (instructions > UINT32_MAX)
 		return -EINVAL;
 	measure(program, begin, end);
+	program->lengths[index] = (uint32_t)(end - begin);
+	program->syscalls[index] = syscalls;
 	*path = (struct path){
 		.first = begin,
 		.length = (uint32_t)(end - begin),
 		.instructions = (uint32_t)instructions,
-		.syscalls = syscalls,
 		.plain = plain && begin < end,
 	};
 	if (begin < end) {
@@ -100,7 +101,9 @@ int ptm_program_create(const struct ptm_block *blocks, size_t n_blocks, const in
 	program->n_paths = n_paths;
 	program->paths = aligned_alloc(64, (n_paths ? n_paths : 1) * sizeof(*program->paths));
 	program->places = calloc(n_values ? n_values : 1, sizeof(*program->places));
-	if (!program->paths || !program->places)
+	program->lengths = malloc((n_paths ? n_paths : 1) * sizeof(*program->lengths));
+	program->syscalls = malloc((n_paths ? n_paths : 1) * sizeof(*program->syscalls));
+	if (!program->paths || !program->places || !program->lengths || !program->syscalls)
 		goto fail;
 	pages_hint(program->paths, n_paths * sizeof(*program->paths));
 	pages_hint(program->places, n_values * sizeof(*program->places));
@@ -125,6 +128,8 @@ void ptm_program_destroy(struct ptm_program *program)
 		return;
 	free(program->paths);
 	free(program->places);
+	free(program->lengths);
+	free(program->syscalls);
 	free(program);
 }
 
@@ -135,7 +140,7 @@ int64_t ptm_program_count(const struct ptm_program *program, const int32_t *path
 	for (size_t i = 0; i < n; i++) {
 		if (paths[i] < 0 || (size_t)paths[i] >= program->n_paths)
 			return -EINVAL;
-		count += program->paths[paths[i]].syscalls;
+		count += program->syscalls[paths[i]];
 	}
 	return count;
 }
@@ -148,10 +153,10 @@ int64_t ptm_program_scan(const struct ptm_program *program, const int64_t *seqs,
 	for (size_t i = 0; i < n; i++) {
 		if (paths[i] < 0 || (size_t)paths[i] >= program->n_paths)
 			return -EINVAL;
+		if (!program->syscalls[paths[i]])
+			continue;
 		const struct path *path = &program->paths[paths[i]];
 
-		if (!path->syscalls)
-			continue;
 		for (uint32_t j = 0; j < path->length && count < room; j++) {
 			const int32_t number = program->values[path->first + j];
 
@@ -171,7 +176,7 @@ int ptm_program_follows(const struct ptm_program *program, const int64_t *seqs, 
 		if (paths[i] < 0 || (size_t)paths[i] >= program->n_paths)
 			return 0;
 		/* unsigned: ordinals of a file that lies may be anything */
-		if (i + 1 < n && (uint64_t)seqs[i + 1] != (uint64_t)seqs[i] + program->paths[paths[i]].length)
+		if (i + 1 < n && (uint64_t)seqs[i + 1] != (uint64_t)seqs[i] + program->lengths[paths[i]])
 			return 0;
 	}
 	return 1;
@@ -186,7 +191,7 @@ int ptm_program_ordinals(const struct ptm_program *program, int64_t first, const
 		if (paths[i] < 0 || (size_t)paths[i] >= program->n_paths)
 			return -EINVAL;
 		seq_out[i] = (int64_t)seq;
-		seq += program->paths[paths[i]].length;
+		seq += program->lengths[paths[i]];
 	}
 	return 0;
 }
@@ -195,5 +200,5 @@ int64_t ptm_program_after(const struct ptm_program *program, int64_t seq, int32_
 {
 	if (path < 0 || (size_t)path >= program->n_paths)
 		return -EINVAL;
-	return seq + program->paths[path].length;
+	return seq + program->lengths[path];
 }

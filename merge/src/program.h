@@ -12,7 +12,6 @@ struct path {
 	_Alignas(64) int64_t first; /* index of its first block number in `values` */
 	uint32_t length;
 	uint32_t instructions;
-	uint32_t syscalls;      /* system-call blocks in it */
 	bool plain;             /* has blocks, and stays in one frame: no call, return, marker or change of function */
 	bool resumed;           /* PTM_RESUMED of its first block */
 	uint32_t function;      /* of its first block, as addr and ip are */
@@ -34,6 +33,9 @@ struct ptm_program {
 	struct place *places;   /* one a value */
 	struct path *paths;
 	size_t n_paths;
+	/* the little that going over a flow asks of paths lies close together */
+	uint32_t *lengths;      /* of paths, in blocks */
+	uint32_t *syscalls;     /* system-call blocks in them */
 };
 
 /* True when `to` is the instruction after `from`'s last. */

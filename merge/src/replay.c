@@ -104,6 +104,7 @@ static int64_t repeat(struct ptm_walk *walk, struct memo_entry *entry, const int
 	struct frames *frames = &walk->frames;
 	const int64_t event = first_event(walk);
 	int64_t stretch = stretch_end(walk);
+	struct memo_entry *lately[MEMO_AHEAD] = { NULL };
 	size_t done = 0;
 
 	for (;;) {
@@ -112,6 +113,7 @@ static int64_t repeat(struct ptm_walk *walk, struct memo_entry *entry, const int
 		if (end > event)
 			break;
 		count(memo, entry);
+		memo_look_ahead(memo, entry, &lately[done % MEMO_AHEAD]);
 		if (end > stretch) {
 			spend_steps(walk, entry);
 			stretch = stretch_end(walk);
@@ -251,8 +253,8 @@ int replay_store(struct ptm_walk *walk)
 		.node = frames_top(frames)->node,
 		.last = path->last,
 		.length = path->length,
-		.n_steps = (uint32_t)tape->n,
-		.calls = (uint32_t)(frames->folds[TREE_WHOLE] - from->calls),
+		.n_steps = (uint16_t)tape->n,
+		.calls = (uint16_t)(frames->folds[TREE_WHOLE] - from->calls),
 		.credit = (uint32_t)(frames->credit - from->credit),
 	};
 	struct memo_places places = { .n_marks = (uint32_t)(walk->n_marks - from->marks),

@@ -18,11 +18,12 @@ static uint64_t mix(uint64_t hash, uint64_t key)
 }
 
 /* A path can be taken at once when it has no system call, no code of libtthread's, and no cut block. */
-static uint64_t hash_path(const struct side *side, const struct path *path)
+static uint64_t hash_path(const struct side *side, size_t index)
 {
+	const struct path *path = &side->program->paths[index];
 	uint64_t hash = path->length;
 
-	if (!path->plain || path->syscalls)
+	if (!path->plain || side->program->syscalls[index])
 		return 0;
 	for (uint32_t i = 0; i < path->length; i++) {
 		const int32_t number = side->program->values[path->first + i];
@@ -44,7 +45,7 @@ int side_init(struct side *side, const struct ptm_program *program, const struct
 	if (!side->hashes)
 		return -ENOMEM;
 	for (size_t i = 0; i < program->n_paths; i++)
-		side->hashes[i] = hash_path(side, &program->paths[i]);
+		side->hashes[i] = hash_path(side, i);
 	error = ptm_walk_create(program, tree, 0, &side->main.walk);
 	return error ? error : ptm_walk_create(program, tree, 0, &side->scout.walk);
 }

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { TAPE_STEPS = 1 << 12 }; /* what takes more is not worth it */
+enum { TAPE_STEPS = 1 << 12 }; /* what takes more is not worth it; memo.h counts them in 16 bits */
 
 /* The top frame, `node`, gets what ran in it, and the time up to `offset`; then `called` is called. */
 struct tape_step {

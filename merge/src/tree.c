@@ -1,17 +1,40 @@
 /* SPDX-License-Identifier: MIT */
-/* The tree of call stacks: nodes in one growing array, found through a hash of (parent, function, block). */
-#define _GNU_SOURCE /* madvise */
+/*
+ * The tree of call stacks: nodes in one array, found through a hash of (parent, function, block).
+ *
+ * Most of the time goes into waiting for the hash's lines: the children of a node are looked for in the node's own line
+ * first, which is fetched when the node is found, and only those for which that has no room are scattered.
+ */
+#define _GNU_SOURCE /* madvise, mremap */
 #include "tree.h"
 #include "pages.h"
 
 #include <errno.h>
+#include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
-enum { FIRST_NODES = 1024 };
+enum {
+	FIRST_SLOTS = 2048,
+	FINE = 4096,         /* parts of a nanosecond */
+	MORE_NODES = 1024,   /* than `max_nodes`: folded ones */
+};
+
+_Static_assert(sizeof(struct ptm_node) == 64, "a line");
+
+static int take(struct ptm_tree *tree)
+{
+	tree->nodes = pages_reserve(tree->room * sizeof(*tree->nodes));
+	tree->touched = pages_reserve(tree->room * sizeof(*tree->touched));
+	tree->slots = pages_reserve(tree->slots_room * sizeof(*tree->slots));
+	return tree->nodes && tree->touched && tree->slots ? 0 : -ENOMEM;
+}
 
 int ptm_tree_create(size_t max_nodes, uint32_t max_depth, struct ptm_tree **ret)
 {
 	struct ptm_tree *tree;
+	int error;
 
 	if (max_nodes < 2 || max_nodes > INT32_MAX / 4 || max_depth < 2)
 		return -EINVAL;
@@ -21,14 +44,14 @@ int ptm_tree_create(size_t max_nodes, uint32_t max_depth, struct ptm_tree **ret)
 	tree->max_nodes = max_nodes;
 	tree->max_depth = max_depth;
 	tree->folded = PTM_NONE;
-	tree->room = FIRST_NODES;
-	tree->n_slots = 2 * FIRST_NODES;
-	tree->nodes = calloc(tree->room, sizeof(*tree->nodes));
-	tree->slots = calloc(tree->n_slots, sizeof(*tree->slots));
-	tree->touched = malloc(tree->room * sizeof(*tree->touched));
-	if (!tree->nodes || !tree->slots || !tree->touched) {
+	tree->room = max_nodes + MORE_NODES;
+	tree->n_slots = FIRST_SLOTS;
+	for (tree->slots_room = FIRST_SLOTS; tree->slots_room < 2 * tree->room;)
+		tree->slots_room *= 2;
+	error = take(tree);
+	if (error) {
 		ptm_tree_destroy(tree);
-		return -ENOMEM;
+		return error;
 	}
 	*ret = tree;
 	return 0;
@@ -38,9 +61,9 @@ void ptm_tree_destroy(struct ptm_tree *tree)
 {
 	if (!tree)
 		return;
-	free(tree->nodes);
-	free(tree->slots);
-	free(tree->touched);
+	pages_drop(tree->nodes, tree->room * sizeof(*tree->nodes));
+	pages_drop(tree->touched, tree->room * sizeof(*tree->touched));
+	pages_drop(tree->slots, tree->slots_room * sizeof(*tree->slots));
 	free(tree);
 }
 
@@ -58,6 +81,32 @@ const uint32_t *ptm_tree_touched(const struct ptm_tree *tree, size_t *ret)
 {
 	*ret = tree->n_touched;
 	return tree->touched;
+}
+
+void ptm_tree_counters(const struct ptm_tree *tree, const uint32_t *numbers, size_t n, int64_t *calls,
+		       int64_t *instructions, int64_t *blocks)
+{
+	for (size_t i = 0; i < n; i++) {
+		const struct ptm_node *node = &tree->nodes[numbers[i]];
+
+		calls[i] = node->calls;
+		instructions[i] = node->instructions;
+		blocks[i] = node->blocks;
+	}
+}
+
+void ptm_tree_times(const struct ptm_tree *tree, const uint32_t *numbers, size_t n, int64_t *times)
+{
+	long double sum = 0;
+	int64_t before = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		sum += tree->nodes[numbers[i]].spent;
+		const int64_t now = (int64_t)rintl(rintl(sum * FINE) / FINE);
+
+		times[i] = now - before;
+		before = now;
+	}
 }
 
 void tree_begin(struct ptm_tree *tree)
@@ -86,70 +135,90 @@ static uint32_t number_in(uint64_t slot)
 	return (uint32_t)slot - 1;
 }
 
+/* Free, or the key's. */
+static bool ends_search(const struct ptm_tree *tree, uint64_t slot, uint64_t h, uint32_t parent, uint32_t function,
+			uint32_t block)
+{
+	if (!slot)
+		return true;
+	if ((slot ^ h) >> 32)
+		return false;
+	const struct ptm_node *node = &tree->nodes[number_in(slot)];
+
+	return node->parent == parent && node->function == function && node->block == block;
+}
+
 /* The slot that holds the key, whose hash is `h`, or the free one where it would go. */
 static uint64_t *find(const struct ptm_tree *tree, uint64_t h, uint32_t parent, uint32_t function, uint32_t block)
 {
 	const size_t mask = tree->n_slots - 1;
+	uint64_t *line = tree_line(tree, parent);
 
-	for (size_t i = h & mask;; i = (i + 1) & mask) {
-		uint64_t *slot = &tree->slots[i];
+	for (size_t i = 0; i < TREE_LINE; i++) {
+		uint64_t *slot = &line[(h + i) % TREE_LINE];
 
-		if (!*slot)
+		if (ends_search(tree, *slot, h, parent, function, block))
 			return slot;
-		if ((*slot ^ h) >> 32)
-			continue;
-		const struct ptm_node *node = &tree->nodes[number_in(*slot)];
+	}
+	for (size_t i = h & mask;; i = (i + 1) & mask)
+		if (ends_search(tree, tree->slots[i], h, parent, function, block))
+			return &tree->slots[i];
+}
 
-		if (node->parent == parent && node->function == function && node->block == block)
-			return slot;
+/* Double the hash in its place: what it holds is in the nodes, too. */
+static void rehash(struct ptm_tree *tree)
+{
+	memset(tree->slots, 0, tree->n_slots * sizeof(*tree->slots));
+	tree->n_slots *= 2;
+	for (uint32_t i = 0; i < tree->n; i++) {
+		const struct ptm_node *node = &tree->nodes[i];
+		const uint64_t h = hash(node->parent, node->function, node->block);
+
+		*find(tree, h, node->parent, node->function, node->block) = slot_of(h, i);
 	}
 }
 
-/* Double the arrays and the hash, so that the hash stays at most half full. */
-static int grow(struct ptm_tree *tree)
+static int more(void **pages, size_t *room, size_t size)
 {
-	const size_t room = 2 * tree->room;
-	struct ptm_node *nodes;
-	uint32_t *touched;
-	uint64_t *slots;
+	void *memory = pages_more(*pages, *room * size, 2 * *room * size);
 
-	if (room > INT32_MAX / 2)
+	if (!memory)
 		return -ENOMEM;
-	touched = realloc(tree->touched, room * sizeof(*touched));
-	if (!touched)
-		return -ENOMEM;
-	tree->touched = touched;
-	nodes = realloc(tree->nodes, room * sizeof(*nodes));
-	if (!nodes)
-		return -ENOMEM;
-	pages_hint(nodes, room * sizeof(*nodes));
-	tree->nodes = nodes;
-	slots = calloc(2 * room, sizeof(*slots));
-	if (!slots)
-		return -ENOMEM;
-	pages_hint(slots, 2 * room * sizeof(*slots));
-	free(tree->slots);
-	tree->slots = slots;
-	tree->n_slots = 2 * room;
-	tree->room = room;
-	for (uint32_t i = 0; i < tree->n; i++) {
-		const uint64_t h = hash(nodes[i].parent, nodes[i].function, nodes[i].block);
-
-		*find(tree, h, nodes[i].parent, nodes[i].function, nodes[i].block) = slot_of(h, i);
-	}
+	*pages = memory;
+	*room *= 2;
 	return 0;
+}
+
+/* Room for one node more, and a hash that is at most half full. Who has more folded functions than were reckoned with
+ * gets more pages. */
+static int reserve(struct ptm_tree *tree)
+{
+	size_t touched_room = tree->room;
+	int error = 0;
+
+	if (tree->n == tree->room) {
+		if (tree->room > INT32_MAX / 2)
+			return -ENOMEM;
+		error = more((void **)&tree->touched, &touched_room, sizeof(*tree->touched));
+		if (!error)
+			error = more((void **)&tree->nodes, &tree->room, sizeof(*tree->nodes));
+	}
+	if (!error && 2 * tree->n >= tree->n_slots) {
+		if (tree->n_slots == tree->slots_room)
+			error = more((void **)&tree->slots, &tree->slots_room, sizeof(*tree->slots));
+		if (!error)
+			rehash(tree);
+	}
+	return error;
 }
 
 static int add(struct ptm_tree *tree, uint32_t parent, uint32_t function, uint32_t block, uint32_t *ret)
 {
 	const uint64_t h = hash(parent, function, block);
+	const int error = reserve(tree);
 
-	if (tree->n == tree->room) {
-		const int error = grow(tree);
-
-		if (error)
-			return error;
-	}
+	if (error)
+		return error;
 	*find(tree, h, parent, function, block) = slot_of(h, (uint32_t)tree->n);
 	tree->nodes[tree->n] = (struct ptm_node){
 		.parent = parent,

@@ -24,16 +24,27 @@ enum tree_fold {
 struct ptm_tree {
 	struct ptm_node *nodes;
 	size_t n;
-	size_t room;
+	size_t room;            /* of `nodes` and `touched`: reserved, and written as far as they are used */
 	size_t max_nodes;
 	uint32_t max_depth;
 	uint32_t folded;        /* the [folded] node; PTM_NONE until needed */
 	uint64_t *slots;        /* open addressing: half of the key's hash, and node + 1; 0 free */
-	size_t n_slots;         /* a power of two */
+	size_t n_slots;         /* in use: a power of two */
+	size_t slots_room;
 	uint32_t thread;        /* number of the walk whose counters are in nodes */
 	uint32_t *touched;      /* nodes met by it: room for all there are */
 	size_t n_touched;
 };
+
+enum { TREE_LINE = 64 / sizeof(uint64_t) }; /* slots in a line of the processor's cache */
+
+/* The line in which a node's children are looked for first: most of the time goes into waiting for it. */
+static inline uint64_t *tree_line(const struct ptm_tree *tree, uint32_t parent)
+{
+	const uint64_t h = (parent + 1ull) * 0x9e3779b97f4a7c15u;
+
+	return &tree->slots[h >> 32 & (tree->n_slots - TREE_LINE)];
+}
 
 /* Forget the counters: another thread's turn. */
 void tree_begin(struct ptm_tree *tree);

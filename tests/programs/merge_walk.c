@@ -287,6 +287,45 @@ static void check_very_deep(void)
 	free(paths);
 }
 
+/* Stacks are found again under the numbers they were given, and the nodes are what was asked for: of parents with few
+ * children and with thousands, before and behind the hash's growth, and with more folded functions than `max_nodes`. */
+static void check_found_again(size_t max_nodes, uint32_t n_functions, uint32_t max_depth)
+{
+	enum { STACKS = 30000, FRAMES = 4 };
+	static uint32_t functions[STACKS * FRAMES], blocks[STACKS * FRAMES], first[STACKS], again[STACKS];
+	static int64_t offsets[STACKS + 1];
+	struct ptm_tree *tree;
+
+	for (int i = 0; i < STACKS; i++) {
+		const int64_t frames = 1 + below(FRAMES);
+
+		offsets[i + 1] = offsets[i] + frames;
+		for (int64_t frame = offsets[i]; frame < offsets[i + 1]; frame++) {
+			functions[frame] = 3 + below(n_functions);
+			blocks[frame] = below(2);
+		}
+	}
+	assert(ptm_tree_create(max_nodes, max_depth, &tree) == 0);
+	assert(ptm_tree_stacks(tree, functions, blocks, offsets, STACKS, first) == 0);
+	const size_t size = ptm_tree_size(tree);
+
+	assert(ptm_tree_stacks(tree, functions, blocks, offsets, STACKS, again) == 0);
+	assert(ptm_tree_size(tree) == size && !memcmp(first, again, sizeof(first)));
+	for (int i = 0; i < STACKS; i++) {
+		const struct ptm_node *nodes = ptm_tree_nodes(tree), *node = &nodes[first[i]];
+
+		assert(first[i] < size && node->function == functions[offsets[i]]);
+		if (size > max_nodes || node->depth < (uint32_t)(offsets[i + 1] - offsets[i]))
+			continue; /* folded */
+		for (int64_t frame = offsets[i]; frame < offsets[i + 1]; frame++) {
+			assert(node->function == functions[frame] && node->block == blocks[frame]);
+			node = node->parent == PTM_NONE ? NULL : &nodes[node->parent];
+		}
+		assert(!node);
+	}
+	ptm_tree_destroy(tree);
+}
+
 static int64_t after(struct timeline *line, int64_t x)
 {
 	while (!timeline_is_clear(line, x))
@@ -342,6 +381,10 @@ int main(int argc, char **argv)
 	check_interpolation();
 	check_many_callers();
 	check_very_deep();
+	check_found_again(100000, 40, 100);
+	check_found_again(100000, 20000, 100);
+	check_found_again(100000, 40, 3);
+	check_found_again(300, 5000, 100); /* most are folded */
 	for (int i = 0; i < flows; i++) {
 		struct flow *flow = calloc(1, sizeof(*flow));
 		struct ptm_program *program;

@@ -151,7 +151,7 @@ def test_every_stack_has_its_time_to_a_nanosecond(
         found = {names[row["stack"]]: row["time"] for row in rows_of(bundle, PROFILE)}
         assert {stack for stack, time in expected.items() if time >= 1} <= set(found)
         for stack, time in found.items():
-            assert abs(time - expected[stack]) <= Fraction(1001, 1000)  # sums are rounded, not times: see walk.whole
+            assert abs(time - expected[stack]) <= Fraction(1001, 1000)  # sums are rounded: see ptm_tree_times
 
 
 @settings(max_examples=40, deadline=None)

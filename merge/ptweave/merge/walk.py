@@ -27,7 +27,8 @@ MAX_DEPTH = 512
 
 NODE_DTYPE = np.dtype([
     ("parent", "<u4"), ("function", "<u4"), ("block", "<u4"), ("depth", "<u4"), ("thread", "<u4"), ("zero", "<u4"),
-    ("calls", "<i8"), ("instructions", "<i8"), ("blocks", "<i8"), ("spent", "<f8")])
+    ("calls", "<i8"), ("instructions", "<i8"), ("blocks", "<i8"), ("spent", "<f8"),
+    ("zero2", "<u8")])
 CALL_DTYPE = np.dtype([
     ("call", "<i8"), ("parent", "<i8"), ("seq", "<i8"), ("seq_end", "<i8"), ("t_enter", "<i8"), ("t_exit", "<i8"),
     ("node", "<u4"), ("depth", "<u4")])
@@ -245,13 +246,17 @@ class Walker:
         count = ffi.new("size_t *")
         touched = lib.ptm_tree_touched(self._tree, count)
         numbers = np.sort(_copy(touched, count[0], np.dtype("<u4"))) if count[0] else np.zeros(0, np.uint32)
-        times = whole(self._nodes()["spent"][numbers])
+        times = np.empty(len(numbers), np.int64)
+        lib.ptm_tree_times(self._tree, ffi.from_buffer("uint32_t[]", numbers), len(numbers),
+                           ffi.from_buffer("int64_t[]", times))
         for first in range(0, len(numbers), BATCH_ROWS):
             part = numbers[first:first + BATCH_ROWS]
-            nodes = self._nodes()[part]
+            counted = [np.empty(len(part), np.int64) for _ in range(3)]
+            lib.ptm_tree_counters(self._tree, ffi.from_buffer("uint32_t[]", part), len(part),
+                                  *(ffi.from_buffer("int64_t[]", column) for column in counted))
             yield pa.table({
-                "thread": np.full(len(nodes), thread, np.int32), "stack": part.astype(np.int32),
-                **{name: nodes[name] for name in ("calls", "instructions", "blocks")},
+                "thread": np.full(len(part), thread, np.int32), "stack": part.astype(np.int32),
+                **dict(zip(("calls", "instructions", "blocks"), counted, strict=True)),
                 "time": times[first:first + BATCH_ROWS]}, schema=PROFILE.schema)
 
     def write_stacks(self, writer: TableWriter) -> None:
@@ -272,22 +277,6 @@ class Walker:
             "depth": rows["depth"].astype(np.int32),
             "function": self._program.names(self._nodes()["function"][rows["node"]]),
             **{name: rows[name] for name in ("seq", "seq_end", "t_enter", "t_exit")}}, schema=CALLS.schema)
-
-
-_FINE = 4096
-"""Parts of a nanosecond."""
-
-
-def whole(times: npt.NDArray[np.float64]) -> I64:
-    """Whole nanoseconds, each at most one away from its time, whose sums from the first on are the rounded sums.
-
-    The last bits of times depend on the order in which they were added up, and sums that end in a half are frequent:
-    what is a half but for these bits is one.
-    """
-    sums: I64 = np.rint(np.rint(np.cumsum(times.astype(np.longdouble)) * _FINE) / _FINE).astype(np.int64)
-    found: I64 = sums.copy()
-    found[1:] -= sums[:-1]
-    return found
 
 
 def _copy(pointer: Any, count: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
