@@ -46,7 +46,7 @@ WRAPPED = (  # functions of Valgrind's that ours stand in front of: vg_*.c
     "vgSysWrap_generic_sys_execve_before", "vgSysWrap_linux_sys_execveat_before",
     "vgModuleLocal_get_linux_syscall_entry",
     "vgPlain_mkstemp", "vgPlain_unlink", "vgPlain_do_sys_sigaction", "vgPlain_sigprocmask",
-    "vgPlain_sigstartup_actions",
+    "vgPlain_sigstartup_actions", "vgPlain_getrlimit",
     "vgPlain_synth_sigtrap", "vgPlain_disp_cp_xindir", "vgPlain_disp_cp_xassisted", "vgPlain_disp_cp_evcheck_fail",
 )
 

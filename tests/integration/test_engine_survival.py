@@ -36,6 +36,8 @@ root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: mounts, set-use
     "ulimit -Sn 100; bash -c 'ulimit -n 200; ulimit -n'; (ulimit -n 30; ulimit -Hn); ulimit -Sn",
     "export TMPDIR=/no/such/folder; /bin/echo $?; ls /etc/passwd; grep -c passwd /proc/self/cmdline",
     "ulimit -n 50; ulimit -n 60; ulimit -n; ulimit -Sn 70; ulimit -Sn",
+    "ulimit -s 16384; ulimit -s; ulimit -Hs; sh -c 'ulimit -Ss 300; sh -c \"ulimit -s; ulimit -Hs\"'",
+    "ulimit -s unlimited; sh -c 'ulimit -s'; ulimit -Ss 100; ulimit -s; ulimit -Hs; sh -c 'ulimit -Ss 99; ulimit -s'",
     "ulimit -v 100000; seq 9 | wc -c; (ulimit -v 50000; ulimit -v); ulimit -Sv 60000; sh -c 'ulimit -v; ulimit -Hv'",
     "ulimit -v 300000; perl -e 'print length(qq(a) x 9e7), qq( )'; perl -e '$x = qq(a) x 4e8; print 1'; echo $?",
 ])
@@ -48,6 +50,16 @@ def test_target_runs_as_without(tmp_path: Path, script: str) -> None:
     assert under.stderr == native.stderr
     assert under.status == native.returncode
     assert under.bundle.ledger().losses == []
+
+
+@pytest.mark.parametrize("limit, calls, status", [
+    ("8192", 75, 3), ("8192", 90, -11), ("1500", 12, 3), ("1500", 17, -11), ("100000", 950, 3), ("100000", 1100, -11),
+    ("unlimited", 5000, 3)])
+def test_a_stack_grows_to_its_limit(tmp_path: Path, limit: str, calls: int, status: int) -> None:
+    deep = compile_c("deep_stack.c", tmp_path)
+    command = ["sh", "-c", f"ulimit -Ss {limit}; exec {deep} {calls}"]
+    assert subprocess.run(command, check=False).returncode == status
+    assert record_all(command, tmp_path).status == status
 
 
 def new_counter(folder: Path) -> Path:

@@ -7,6 +7,9 @@ extern Int VG_(fd_soft_limit);
 
 struct limit { ULong soft, hard; }; /* as all calls have it on amd64 */
 
+/* m_clientstate: the limit of the stack as the program sees it */
+extern struct limit VG_(client_rlimit_stack);
+
 static ULong hard; /* VG_(fd_hard_limit) at most */
 
 void limits_init(const HChar *inherited)
@@ -71,17 +74,40 @@ static UWord set_space(const struct limit *wanted)
    return 0;
 }
 
+/* The kernel is told: it has no use for it until a program is executed. */
+static UWord set_stack(const struct limit *wanted)
+{
+   const Int error = vg_call(__NR_setrlimit, VKI_RLIMIT_STACK, (UWord)wanted, 0, 0);
+
+   if (error == 0)
+      VG_(client_rlimit_stack) = *wanted;
+   return (UWord)-error;
+}
+
+static UWord set_limit(UWord which, const struct limit *wanted)
+{
+   return which == PT_RLIMIT_AS ? set_space(wanted) : which == VKI_RLIMIT_STACK ? set_stack(wanted) : set(wanted);
+}
+
+static struct limit limit_now(UWord which)
+{
+   if (which == VKI_RLIMIT_STACK)
+      return VG_(client_rlimit_stack);
+   if (which == PT_RLIMIT_AS)
+      return (struct limit){ space_limit.soft, space_limit.hard };
+   return (struct limit){ (ULong)VG_(fd_soft_limit), hard };
+}
+
 /* Either address may be 0. */
 static UWord change(UWord which, Addr wanted, Addr before)
 {
-   const Bool space = which == PT_RLIMIT_AS;
-   const struct limit now = { space ? space_limit.soft : (ULong)VG_(fd_soft_limit), space ? space_limit.hard : hard };
+   const struct limit now = limit_now(which);
    UWord error;
 
    if ((wanted != 0 && !VG_(am_is_valid_for_client)(wanted, sizeof now, VKI_PROT_READ))
        || (before != 0 && !VG_(am_is_valid_for_client)(before, sizeof now, VKI_PROT_WRITE)))
       return VKI_EFAULT;
-   error = wanted == 0 ? 0 : space ? set_space((const struct limit *)wanted) : set((const struct limit *)wanted);
+   error = wanted == 0 ? 0 : set_limit(which, (const struct limit *)wanted);
    if (error == 0 && before != 0)
       *(struct limit *)before = now;
    return error;
@@ -96,7 +122,8 @@ static void answer(struct syscall_status *status, UWord which, Addr wanted, Addr
 
 static Bool is_ours(UWord pid, UWord which)
 {
-   return (pid == 0 || pid == (UWord)VG_(getpid)()) && (which == VKI_RLIMIT_NOFILE || which == PT_RLIMIT_AS);
+   return (pid == 0 || pid == (UWord)VG_(getpid)())
+          && (which == VKI_RLIMIT_NOFILE || which == PT_RLIMIT_AS || which == VKI_RLIMIT_STACK);
 }
 
 #define AFTER(name)                                                                                                \

@@ -2,8 +2,9 @@
 /*
  * The limit of descriptors, as the program sets and reads it. Valgrind raises the kernel's soft limit to the hard one, for
  * descriptors of its own above those of the program, and keeps the program's soft limit to itself; it refuses to lower the
- * hard one, and a program that is executed finds the raised one. Here both are the program's, also over exec. So is the
- * limit of address space (vg_space.h).
+ * hard one, and a program that is executed finds the raised one. Here both are the program's, also over exec. So are the
+ * limit of address space (vg_space.h), and that of the stack, which Valgrind keeps to itself and from programs that are
+ * executed.
  */
 #ifndef PTSOFT_VG_LIMITS_H
 #define PTSOFT_VG_LIMITS_H
