@@ -179,7 +179,8 @@ static void begin(enum ptw_hello_kind kind, void *at)
 	}
 	memfd = ptw_lists_init(at, &ptw_process.lists);
 	if (memfd < 0) {
-		give_up("no room for event lists (address space or file size limit): this process goes on untraced");
+		give_up("no room for event lists (limit of descriptors, address space or file size): "
+			"this process goes on untraced");
 		ptw_peer_deinit(&ptw_process.peer);
 		return;
 	}
@@ -205,8 +206,9 @@ static void begin(enum ptw_hello_kind kind, void *at)
 	ptw_self.state = PTW_THREAD_TRACED;
 	ptw_notices_begin(ptw_process.lists);
 	if (tags < 0)
-		ptw_notice(PTW_NOTICE_LIMIT, NULL, "no room for the event vector (address space or file size limit): "
-						   "tags are not recorded");
+		ptw_notice(PTW_NOTICE_LIMIT, NULL,
+			   "no room for the event vector (limit of descriptors, address space or file size): tags are "
+			   "not recorded");
 	__atomic_store_n(&ptw_process.traced, 1, __ATOMIC_RELAXED);
 	__atomic_store_n(ptw_live, 1, __ATOMIC_RELEASE);
 }
