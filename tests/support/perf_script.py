@@ -29,7 +29,7 @@ def available() -> bool:
 
 def script(file: Path, symfs: Path, *more: str) -> tuple[list[Ran], list[str]]:
     """Every instruction perf finds, in its order, and its error lines. What was piped out must be piped in again."""
-    piped = file.read_bytes()[8:16] == (16).to_bytes(8, "little")
+    piped = file.is_file() and file.read_bytes()[8:16] == (16).to_bytes(8, "little")
     done = subprocess.run(
         ["perf", "script", "-i", "-" if piped else file, "--symfs", symfs, "--itrace=i0nse", "--ns", "-F",
          "comm,tid,cpu,time,ip", *more],
@@ -40,7 +40,7 @@ def script(file: Path, symfs: Path, *more: str) -> tuple[list[Ran], list[str]]:
     for tid, seconds, ns, ip, error in LINE.findall(done.stdout.decode("utf-8", "replace")):
         if error:
             errors.append(error.strip())
-        else:
+        elif int(ip, 16):  # else it is a sample of a tracepoint
             ran.append(Ran(int(tid), int(seconds + ns), int(ip, 16)))
     if done.returncode:
         errors.append(done.stderr.decode("utf-8", "replace").strip())

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from support.tracing_data import tracing_data
+
 INTEL_PT_TYPE = 8
 SAMPLE = 0x10087  # IP, TID, TIME, CPU, IDENTIFIER
 SAMPLE_RAW = SAMPLE | 0x400
@@ -188,6 +190,8 @@ class PerfWriter:
                  11: struct.pack("<I", 2) + _string("perf") + _string("record")}
         if self.build_ids:
             found[2] = b"".join(_build_id(*entry) for entry in self.build_ids)
+        if self.have_sched_switch == 1:
+            found[1] = tracing_data(self.sched_switch_id)
         names = ["intel_pt//u", "dummy:u", "sched:sched_switch"]
         described = b""
         attrs = self.attrs()
