@@ -396,14 +396,24 @@ def test_pieces_of_two_processors_are_put_together_by_thread_and_time(tmp_path: 
 
 
 def test_control_pieces_in_another_order_are_other_rows(tmp_path: Path) -> None:
-    file = tmp_path / "cpu-0.arrow"
+    files = [tmp_path / f"cpu-{cpu}.arrow" for cpu in (0, 1)]
     for times in ((100, 200), (200, 100)):
-        write_task(file, [([A],), ([B],)], [
-            {"thread": 0, "tsc": times[0]},
-            {"thread": 0, "tsc": times[1], "flow": 1, "seq": 1, "instructions": 3, "branches": 1},
-        ], flow_ids=[0, 1], clock=[])
-        (part,) = parts_of(Assembler(interleaved=True), [("cpu-0", file)])
-        assert [piece.begin for piece in part.pieces] == ([0, 1] if times[0] < times[1] else [1, 0])
+        for file, path, time in zip(files, (A, B), times, strict=True):
+            write_task(file, [([path],)], [{"thread": 0, "tsc": time}], flow_ids=[0], clock=[])
+        (part,) = parts_of(Assembler(interleaved=True), [(file.stem, file) for file in files])
+        assert [piece.file for piece in part.pieces] == (files if times[0] < times[1] else files[::-1])
+
+
+@pytest.mark.parametrize("times", [(100, 200), (200, 100), (200, 0)])
+def test_pieces_of_one_trace_stay_in_its_order(times: tuple[int, int], tmp_path: Path) -> None:
+    """An estimated time may go back."""
+    file = tmp_path / "cpu-0.arrow"
+    write_task(file, [([A],), ([B],)], [
+        {"thread": 0, "tsc": times[0]},
+        {"thread": 0, "tsc": times[1], "flow": 1, "seq": 1, "instructions": 3, "branches": 1},
+    ], flow_ids=[0, 1], clock=[])
+    (part,) = parts_of(Assembler(interleaved=True), [("cpu-0", file)])
+    assert [piece.begin for piece in part.pieces] == [0, 1]
 
 
 @pytest.mark.parametrize("wrong", [{"flow": 9}, {"flow": -1}, {"clock": 5}, {"gap": 1}])

@@ -137,6 +137,7 @@ class Assembler:
         self._open_rows = 0
         self._parts = 0
         self._flows: OrderedDict[Path, _FlowOf] = OrderedDict()  # those asked last
+        self._reached: tuple[str, int] = ("", 0)  # the trace taken last, and the latest time a piece of it begins at
         self._off: tuple[str, int] | None = None  # the trace that was off at the end of the last task, and where
 
     def take(self, trace: str, file: Path, *, first: bool) -> Iterator[Part]:
@@ -223,11 +224,17 @@ class Assembler:
             rows["gap"] = gaps[number]
             holes = gap_bytes[slice(*rows["gap"])]
             found.append(_Found(
-                now["thread"], now["tsc"], self._taken, number,
+                now["thread"], self._time(trace, now["tsc"]), self._taken, number,
                 Piece(opened.path, now["thread"], now["seq"], rows, resume=resume if number == 0 else None),
                 then["seq"] - now["seq"], then["tsc"], then["instructions"] - now["instructions"],
                 then["branches"] - now["branches"], len(holes), sum(holes)))
         return found
+
+    def _time(self, trace: str, tsc: int) -> int:
+        """When a trace's next piece begins, to be put in order by: estimates may go back, what ran does not."""
+        reached = self._reached[1] if self._reached[0] == trace else 0
+        self._reached = trace, max(reached, tsc)
+        return self._reached[1]
 
     def _place(self, found: list[_Found]) -> Iterator[Part]:
         """Pieces in their final order: where each begins in its thread is known now."""
