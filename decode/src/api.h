@@ -295,11 +295,29 @@ struct ptd_stand_ins;
 int ptd_stand_ins_create(uint8_t *packets, uint64_t size, struct ptd_stand_ins **ret);
 void ptd_stand_ins_destroy(struct ptd_stand_ins *stand_ins);
 
+/* When a switch takes place, where a slice has a switch_ip. */
+enum ptd_switch_when {
+    PTD_SWITCH_AT_TIME,
+    PTD_SWITCH_TOLD, /* the kernel wrote of it before: at switch_ip */
+    PTD_SWITCH_DONE  /* the kernel wrote of it behind that: it has taken place */
+};
+
 /* From a time on what runs is another thread's, or in another space. */
 struct ptd_switch {
     uint64_t tsc;
     struct ptd_space *space;
     int32_t thread; /* -1: nobody's who is asked for */
+    uint8_t when;   /* enum ptd_switch_when */
+};
+
+/* Which of a slice's switches is in force somewhere in it, see handover.h; switches are numbered from 1, 0: none. */
+struct ptd_handover {
+    uint64_t taken;   /* switches that have come */
+    uint64_t running; /* the one in force */
+    uint64_t pending; /* one that was told of, and has not taken place */
+    uint8_t known;    /* all this is said */
+    uint8_t state;    /* enum ptd_tracing */
+    int8_t owed;      /* 1: a switch was made, its place comes later; -1: a place was come to, its record comes later */
 };
 
 /*
@@ -322,6 +340,7 @@ struct ptd_timing {
     uint8_t have_tma;
     uint8_t mtc_incomplete; /* the TMA did not hold all bits of the next MTC */
     uint8_t after_cyc;   /* the last packet was a CYC */
+    struct ptd_handover handover; /* behind the instruction executed last */
 };
 
 /*
@@ -341,6 +360,9 @@ struct ptd_slice {
     const struct ptd_stand_ins *stand_ins; /* in its packets; NULL: none */
     const struct ptd_switch *switches; /* by time; the first holds from the beginning. Needs exact_time. */
     size_t switch_count;
+    uint64_t switch_ip; /* where the kernel goes from one thread to the next; 0: switches take place at their time */
+    uint64_t tell_ip;   /* where it writes of that before; 0: not known */
+    uint8_t is_lead;    /* all that is asked for is what is known behind it */
 };
 
 /* How far a decoder is. */

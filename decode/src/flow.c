@@ -160,7 +160,9 @@ static int run(struct ptd_decoder *decoder, struct ptd_rows *rows)
             ptd_flow_settle(decoder);
         } else if (status < 0 || circles || status & (pts_event_pending | pts_eos)) {
             bool event_is_in_it = decoder->paced && status >= 0 && !circles && status & pts_event_pending;
-            error = event_is_in_it ? 0 : ptd_flow_close_run(decoder, rows);
+            error = event_is_in_it ? 0 : ptd_flow_settle_turns(decoder, rows);
+            if (error == 0 && !event_is_in_it)
+                error = ptd_flow_close_run(decoder, rows);
             ptd_flow_note_time(decoder, rows);
             if (status >= 0)
                 ptd_flow_settle(decoder);
@@ -201,6 +203,7 @@ void ptd_decoder_progress(const struct ptd_decoder *decoder, struct ptd_progress
 
 static int configure(struct ptd_decoder *decoder, const struct ptd_cpu *cpu)
 {
+    const struct ptd_slice *slice = &decoder->slice;
     struct pt_config config;
     int error = ptd_config_init(&config, cpu, decoder->slice.packets, decoder->slice.size);
     if (error < 0)
@@ -212,6 +215,7 @@ static int configure(struct ptd_decoder *decoder, const struct ptd_cpu *cpu)
     decoder->paced = cpu->exact_time || decoder->slice.switch_count;
     if (decoder->paced && ptd_pace_init(&decoder->pace, cpu, &decoder->slice) < 0)
         return -ENOMEM;
+    ptd_handover_init(&decoder->handover, slice);
     if (decoder->slice.switch_count) /* the first moment is one of whoever ran then */
         decoder->pace.due = 0;
     return 0;
@@ -226,6 +230,7 @@ int ptd_decoder_create(struct ptd_tables *tables, struct ptd_space *space, const
     decoder->tables = tables;
     decoder->slice = *slice;
     decoder->progress = (struct ptd_progress){.seq = slice->seq, .tsc = slice->tsc, .first_block = -1};
+    decoder->last = -1;
     ptd_flow_open_gap(decoder, PTD_GAP_TRUNCATED, PTD_WHY_NO_PSB_YET, 0, 0);
     int error = slice->size ? configure(decoder, cpu) : -EINVAL;
     if (error == 0)
@@ -262,4 +267,5 @@ void ptd_decoder_timing(struct ptd_decoder *decoder, struct ptd_timing *ret)
     *ret = (struct ptd_timing){0};
     if (decoder->paced)
         ptd_pace_end(&decoder->pace, ret);
+    ret->handover = decoder->handover;
 }

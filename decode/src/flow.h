@@ -4,6 +4,7 @@
 #define PTD_FLOW_H
 
 #include "columns.h"
+#include "handover.h"
 #include "joins.h"
 #include "pace.h"
 #include "tables.h"
@@ -60,7 +61,9 @@ struct ptd_decoder {
     struct ptd_rows *rows; /* being filled by this step */
     bool paced;
     struct ptd_pace pace;
-    size_t switched; /* switches that are behind us */
+    struct ptd_handover handover; /* which switch is in force */
+    uint64_t entered; /* the switch whose thread and space the rows and the code are of, from 1; 0: none yet */
+    bool led;         /* a branch leads to the next block, or tracing began there */
     size_t stood;    /* stand-ins that are behind us */
     struct ptd_trail trail; /* where the run is in it */
     struct ptd_run run;
@@ -129,6 +132,21 @@ int ptd_flow_enter(struct ptd_decoder *decoder, struct ptd_space *space);
  * may be in the middle of it, or of a block. Returns 0 or negative errno.
  */
 int ptd_flow_follow(struct ptd_decoder *decoder, struct ptd_rows *rows);
+
+/* A block is about to be appended to the run: it may be where the kernel goes from one thread to the next. */
+void ptd_flow_come_to(struct ptd_decoder *decoder, uint64_t ip);
+
+/* A block of that class was appended, and held against packets. */
+void ptd_flow_leave(struct ptd_decoder *decoder, enum ptd_class last);
+
+/* An event was taken: execution may have gone elsewhere. Returns 0 or negative errno. */
+int ptd_flow_handover_event(struct ptd_decoder *decoder, struct ptd_rows *rows, const struct pt_event *event);
+
+/* All that ran so far is appended. Returns 0 or negative errno. */
+int ptd_flow_settle_turns(struct ptd_decoder *decoder, struct ptd_rows *rows);
+
+/* From `ip` on it is not known what ran; the run is closed. Returns 0 or negative errno. */
+int ptd_flow_lose_turns(struct ptd_decoder *decoder, struct ptd_rows *rows, uint64_t ip);
 
 /* ---- flow_gaps.c: what was not decoded ---- */
 

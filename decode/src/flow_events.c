@@ -101,8 +101,9 @@ static int add_event(struct ptd_decoder *decoder, struct ptd_rows *rows, const s
     row.offset = decoder->slice.offset + decoder->behind;
     ptd_rows_event(rows, &row);
     decoder->overflowed = event->type == ptev_overflow;
-    if (!decoder->overflowed)
-        return 0;
+    int error = ptd_flow_handover_event(decoder, rows, event);
+    if (error < 0 || !decoder->overflowed)
+        return error;
     struct ptd_gap_row gap = {
         .seq = row.seq, .tsc = row.tsc, .kind = PTD_GAP_OVERFLOW, .offset = row.offset,
         .has_ip = row.has_target, .ip = row.target, .reason = PTD_WHY_OVERFLOW,

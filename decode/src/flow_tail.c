@@ -51,6 +51,8 @@ int ptd_flow_stop(struct ptd_decoder *decoder, struct ptd_rows *rows)
         there = cut_block(decoder, &block, decoder->slice.stop_ip);
         error = add_to_tail(decoder, rows, &block, there || status < 0, &ip);
     }
+    if (error == 0 && there && decoder->slice.is_lead)
+        ptd_flow_come_to(decoder, decoder->slice.stop_ip);
     if (error == 0 && there && decoder->paced) {
         ptd_pace_stop(&decoder->pace, rows);
         error = ptd_flow_follow(decoder, rows);

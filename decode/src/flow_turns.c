@@ -3,7 +3,8 @@
  * Switches by time begin pieces of other threads. As perf has it, an instruction is of the thread whose turn it is when
  * it runs: one that has the time of a switch, or a later one, is the new thread's. So a block may be of two threads; it
  * becomes two blocks then. Only where nobody is to run who has a trace (the idle task, without the kernel) an estimate
- * of the time went too far: up to the end of the block it is still the old thread's. Works on the decoder it is handed.
+ * of the time went too far: up to the end of the block it is still the old thread's. Where the kernel was traced and its
+ * symbols are known, a switch is made where the kernel makes it, see handover.c. Works on the decoder it is handed.
  */
 #include "flow.h"
 #include "images.h"
@@ -113,28 +114,29 @@ static int close_at(struct ptd_decoder *decoder, struct ptd_rows *rows, struct p
     return 0;
 }
 
-/* Switches that have come by a time; the first is there from the beginning on. */
-static size_t switched_by(const struct ptd_decoder *decoder, uint64_t time)
+/* The switch in force, if another one was entered than that. */
+static const struct ptd_switch *to_enter(const struct ptd_decoder *decoder)
 {
-    const struct ptd_slice *slice = &decoder->slice;
-    size_t switched = decoder->switched;
-    while (switched < slice->switch_count && (!switched || slice->switches[switched].tsc <= time))
-        switched++;
-    return switched;
+    uint64_t running = decoder->handover.running, entered = decoder->entered;
+    if (!running || running == entered)
+        return NULL;
+    const struct ptd_switch *to = &decoder->slice.switches[running - 1];
+    const struct ptd_switch *from = entered ? to + entered - running : NULL;
+    return from && from->thread == to->thread && from->space == to->space ? NULL : to;
 }
 
-/* A moment: what runs from there on is perhaps another thread's. Returns 0 or negative errno. */
-static int take_turn(struct ptd_decoder *decoder, struct ptd_rows *rows, const struct ptd_turn *turn, uint64_t time)
+/* What runs from a turn on is perhaps another thread's; `told`: so is its time. Returns 0 or negative errno. */
+static int take_turn(struct ptd_decoder *decoder, struct ptd_rows *rows, const struct ptd_turn *turn, bool told)
 {
-    size_t switched = switched_by(decoder, time);
-    if (switched == decoder->switched) {
-        ptd_rows_moment(rows, turn->next, turn->time, turn->before);
+    const struct ptd_switch *to = to_enter(decoder);
+    decoder->entered = decoder->handover.running;
+    if (!to) {
+        if (!told)
+            ptd_rows_moment(rows, turn->next, turn->time, turn->before);
         return 0;
     }
-    const struct ptd_switch *to = &decoder->slice.switches[switched - 1];
     struct place place = place_of(decoder, turn);
-    decoder->switched = switched;
-    if (to->thread < 0 && place.blocks < decoder->run.length) { /* what ran cannot be nobody's */
+    if (to->thread < 0 && !turn->arrival && place.blocks < decoder->run.length) { /* what ran cannot be nobody's */
         ptd_rows_moment(rows, turn->next, turn->time, turn->before);
         place = (struct place){.blocks = decoder->run.length};
     }
@@ -150,20 +152,129 @@ static int take_turn(struct ptd_decoder *decoder, struct ptd_rows *rows, const s
     return 0;
 }
 
+/* A moment. Returns 0 or negative errno. */
+static int take_moment(struct ptd_decoder *decoder, struct ptd_rows *rows, const struct ptd_turn *turn)
+{
+    ptd_handover_pass(&decoder->handover, &decoder->slice, decoder->entered ? turn->time : decoder->pace.latest);
+    return take_turn(decoder, rows, turn, false);
+}
+
+/*
+ * An arrival. When the kernel wrote of it later than that by the trace's estimate, it is as late as that: `waited`.
+ * Returns 0 or negative errno.
+ */
+static int take_arrival(struct ptd_decoder *decoder, struct ptd_rows *rows, const struct ptd_turn *turn, uint64_t *waited)
+{
+    struct ptd_turn at = *turn;
+    uint64_t time = ptd_handover_arrive(&decoder->handover, &decoder->slice);
+    if (time > at.time)
+        *waited = at.time = time;
+    return take_turn(decoder, rows, &at, !*waited);
+}
+
 int ptd_flow_follow(struct ptd_decoder *decoder, struct ptd_rows *rows)
 {
     const struct ptd_slice *slice = &decoder->slice;
     struct ptd_pace *pace = &decoder->pace;
+    uint64_t waited = 0;
     int error = 0;
     decoder->progress.tsc = pace->now;
-    if (!decoder->switched && slice->switch_count && !pace->turn_count) {
+    if (!decoder->entered && slice->switch_count && !pace->turn_count) {
         const struct ptd_turn first = {.next = decoder->progress.seq, .time = pace->now};
-        error = take_turn(decoder, rows, &first, pace->latest);
+        error = take_moment(decoder, rows, &first);
     }
-    for (uint32_t i = 0; error == 0 && i < pace->turn_count; i++)
-        error = take_turn(decoder, rows, &pace->turns[i],
-                          decoder->switched ? pace->turns[i].time : pace->latest);
+    for (uint32_t i = 0; error == 0 && i < pace->turn_count; i++) {
+        const struct ptd_turn *turn = &pace->turns[i];
+        if (turn->arrival) {
+            error = take_arrival(decoder, rows, turn, &waited);
+        } else if (turn->back || turn->time > waited) {
+            waited = 0;
+            error = take_moment(decoder, rows, turn);
+        }
+    }
+    if (waited)
+        pace->now = waited;
+    if (waited > pace->latest)
+        pace->latest = waited;
     pace->turn_count = 0;
-    pace->due = decoder->switched < slice->switch_count ? slice->switches[decoder->switched].tsc : UINT64_MAX;
+    pace->due = ptd_handover_due(&decoder->handover, slice);
+    decoder->progress.tsc = pace->now;
     return error;
+}
+
+/* ---- what leads to a place ---- */
+
+static bool by_place(const struct ptd_decoder *decoder)
+{
+    return decoder->paced && ptd_handover_by_place(&decoder->slice);
+}
+
+static bool is_call(const struct ptd_decoder *decoder)
+{
+    enum ptd_class last = (enum ptd_class)decoder->tables->blocks.last[decoder->last];
+    return last == PTD_CALL || last == PTD_IND_CALL;
+}
+
+void ptd_flow_come_to(struct ptd_decoder *decoder, uint64_t ip)
+{
+    struct ptd_handover *handover = &decoder->handover;
+    if (!by_place(decoder))
+        return;
+    if (decoder->led && ip == decoder->slice.switch_ip)
+        ptd_pace_arrive(&decoder->pace, decoder->rows, decoder->progress.seq + decoder->run.length,
+                        handover->state == PTD_TRACING_UNKNOWN && !handover->pending);
+    else if (handover->state <= PTD_TRACING_LOST && decoder->last >= 0 && ip != ptd_flow_end_of(decoder, decoder->last))
+        ptd_handover_go_on(handover);
+    else if (decoder->led && ip == decoder->slice.tell_ip && decoder->last >= 0 && is_call(decoder))
+        ptd_handover_tell(handover);
+}
+
+void ptd_flow_leave(struct ptd_decoder *decoder, enum ptd_class last)
+{
+    decoder->led = last == PTD_JUMP || last == PTD_IND_JUMP || last == PTD_CALL || last == PTD_IND_CALL ||
+                   last == PTD_RETURN;
+}
+
+int ptd_flow_handover_event(struct ptd_decoder *decoder, struct ptd_rows *rows, const struct pt_event *event)
+{
+    if (!by_place(decoder) || event->status_update)
+        return 0;
+    switch (event->type) {
+    case ptev_enabled:
+        decoder->led = true;
+        ptd_handover_go_on(&decoder->handover);
+        return 0;
+    case ptev_disabled:
+    case ptev_async_disabled:
+        decoder->led = false;
+        ptd_handover_turn_off(&decoder->handover);
+        return 0;
+    case ptev_async_branch:
+        decoder->led = false;
+        ptd_handover_go_on(&decoder->handover);
+        return 0;
+    case ptev_overflow:
+        decoder->led = false;
+        return decoder->last < 0 ? 0 : ptd_flow_lose_turns(decoder, rows, decoder->tables->blocks.ip[decoder->last]);
+    default:
+        return 0;
+    }
+}
+
+int ptd_flow_settle_turns(struct ptd_decoder *decoder, struct ptd_rows *rows)
+{
+    if (!by_place(decoder))
+        return 0;
+    ptd_pace_settle(&decoder->pace);
+    return ptd_flow_follow(decoder, rows);
+}
+
+int ptd_flow_lose_turns(struct ptd_decoder *decoder, struct ptd_rows *rows, uint64_t ip)
+{
+    const struct ptd_turn here = {
+        .next = decoder->progress.seq, .arrival = true, .time = decoder->pace.now};
+    if (!by_place(decoder) || !(ip >> 63))
+        return 0;
+    ptd_handover_lose(&decoder->handover);
+    return take_turn(decoder, rows, &here, true);
 }

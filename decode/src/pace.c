@@ -27,6 +27,7 @@ int ptd_pace_init(struct ptd_pace *pace, const struct ptd_cpu *cpu, const struct
     pace->now = slice->timing.now;
     pace->latest = slice->timing.latest > pace->now ? slice->timing.latest : pace->now;
     pace->due = UINT64_MAX;
+    pace->arrival = -1;
     pace->since = slice->timing.since;
     return error;
 }
@@ -39,23 +40,37 @@ void ptd_pace_deinit(struct ptd_pace *pace)
 /* ---- moments ---- */
 
 /* Keep a moment until it is known whose it is. */
-static void hold(struct ptd_pace *pace, int64_t next, int32_t before, uint64_t time)
+static void hold(struct ptd_pace *pace, const struct ptd_turn *turn)
 {
     struct ptd_turn *last = pace->turn_count ? &pace->turns[pace->turn_count - 1] : NULL;
-    if (!last || (pace->turn_count < PTD_PACE_TURNS && (last->next != next || last->before != before)))
+    bool same = last && last->next == turn->next && last->before == turn->before;
+    if (!last || last->arrival || (pace->turn_count < PTD_PACE_TURNS && !same))
         last = &pace->turns[pace->turn_count++];
-    *last = (struct ptd_turn){.next = next, .before = before, .time = time};
+    *last = *turn;
 }
 
-static void say(struct ptd_pace *pace, struct ptd_rows *rows, int64_t next, int32_t before, uint64_t time)
+/* An arrival becomes a turn before what is said of the place `before` instructions before `next`, unless it is later. */
+static void arrive_before(struct ptd_pace *pace, int64_t next, int32_t before)
+{
+    int64_t arrival = pace->arrival;
+    if (arrival < 0 || next < arrival || (next == arrival && before))
+        return;
+    pace->arrival = -1;
+    if (pace->turn_count <= PTD_PACE_TURNS)
+        pace->turns[pace->turn_count++] = (struct ptd_turn){.next = arrival, .arrival = true, .time = pace->now};
+}
+
+static void say(struct ptd_pace *pace, struct ptd_rows *rows, int64_t next, int32_t before, uint64_t time, bool back)
 {
     if (!time || time == pace->now)
         return;
+    arrive_before(pace, next, before);
     pace->now = time;
     if (time > pace->latest)
         pace->latest = time;
+    const struct ptd_turn turn = {.next = next, .before = before, .back = back, .time = time};
     if (time >= pace->due || pace->turn_count)
-        hold(pace, next, before, time);
+        hold(pace, &turn);
     else
         ptd_rows_moment(rows, next, time, before);
 }
@@ -63,7 +78,7 @@ static void say(struct ptd_pace *pace, struct ptd_rows *rows, int64_t next, int3
 static void go_on_to(struct ptd_pace *pace, struct ptd_rows *rows, int64_t next, int32_t before, uint64_t time)
 {
     if (time > pace->now)
-        say(pace, rows, next, before, time);
+        say(pace, rows, next, before, time, false);
 }
 
 /* Time goes on to that of the packets read so far. */
@@ -79,19 +94,25 @@ static void go_on_by_psb(struct ptd_pace *pace, struct ptd_rows *rows, int64_t n
 }
 
 /* The same, where a time may be long ago: what ran since is worth half a tick of the bus clock an instruction. */
-static void guess(struct ptd_pace *pace, struct ptd_rows *rows, int64_t next, int32_t before)
+static void guess_after(struct ptd_pace *pace, struct ptd_rows *rows, int64_t next, int32_t before, uint64_t since)
 {
-    uint64_t more = pace->since << 1;
+    uint64_t more = since << 1;
     if (pace->timer.at.cbr && pace->timer.nominal)
         more = more * pace->timer.nominal / pace->timer.at.cbr;
     if (pace->timer.at.time)
-        say(pace, rows, next, before, pace->timer.at.time + more);
+        say(pace, rows, next, before, pace->timer.at.time + more, true);
+}
+
+static void guess(struct ptd_pace *pace, struct ptd_rows *rows, int64_t next, int32_t before)
+{
+    guess_after(pace, rows, next, before, pace->since);
 }
 
 /* ---- packets ---- */
 
 static void set_mark(struct ptd_pace *pace, int64_t next, int32_t before)
 {
+    arrive_before(pace, next, before);
     pace->mark = next;
     pace->mark_before = before;
 }
@@ -432,9 +453,24 @@ void ptd_pace_psb(struct ptd_pace *pace, struct ptd_rows *rows, uint64_t offset,
         advance_to(pace, rows, next);
 }
 
+void ptd_pace_arrive(struct ptd_pace *pace, struct ptd_rows *rows, int64_t next, bool guess)
+{
+    if (guess && !pace->adrift)
+        guess_after(pace, rows, next, 1, pace->since + pace->walked);
+    if (pace->arrival < 0) /* code that runs in circles without a packet may come there again */
+        pace->arrival = next;
+    arrive_before(pace, pace->mark, pace->mark_before);
+}
+
+void ptd_pace_settle(struct ptd_pace *pace)
+{
+    arrive_before(pace, INT64_MAX, 0);
+}
+
 void ptd_pace_split(struct ptd_pace *pace, int64_t ordinal)
 {
     pace->mark += pace->mark > ordinal;
+    pace->arrival += pace->arrival > ordinal;
     for (uint32_t i = 0; i < pace->behind_count; i++)
         pace->behind[i].next += pace->behind[i].next > ordinal;
     for (uint32_t i = 0; i < pace->turn_count; i++)
@@ -445,6 +481,7 @@ void ptd_pace_stop(struct ptd_pace *pace, struct ptd_rows *rows)
 {
     if (!pace->adrift)
         (void)peek(pace, rows);
+    ptd_pace_settle(pace);
 }
 
 void ptd_pace_end(struct ptd_pace *pace, struct ptd_timing *ret)

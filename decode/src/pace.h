@@ -24,10 +24,12 @@ struct ptd_pace_block {
 struct ptd_turn {
     int64_t next; /* as a moment's */
     int32_t before;
+    bool arrival; /* it is no moment: there the kernel goes from one thread to the next */
+    bool back;    /* it counts though it may be before the one before it */
     uint64_t time;
 };
 
-/* Turns between two looks at them; when there are more, the last ones are one. */
+/* Turns between two looks at them; when there are more, the last ones are one, but for an arrival and what is behind. */
 enum { PTD_PACE_TURNS = 64 };
 
 /*
@@ -39,8 +41,9 @@ struct ptd_pace {
     uint64_t now;    /* of the instruction executed last; 0: not known */
     uint64_t latest; /* of any instruction executed so far */
     uint64_t due;    /* moments from then on, and what comes after them, are turns */
+    int64_t arrival; /* ordinal of the block that is an arrival no later packet was used since; -1: none */
     uint32_t turn_count;
-    struct ptd_turn turns[PTD_PACE_TURNS];
+    struct ptd_turn turns[PTD_PACE_TURNS + 2];
     uint64_t since;  /* instructions since a timing packet, up to the packet used last */
     uint64_t walked; /* instructions since the packet used last */
     int64_t mark;    /* ordinal of the first block after the packet used last, or after a PSB behind that */
@@ -95,6 +98,15 @@ static inline bool ptd_pace_bits(struct ptd_pace *pace, uint32_t bits, uint32_t 
  * Else it is found out when the next packet is used.
  */
 void ptd_pace_psb(struct ptd_pace *pace, struct ptd_rows *rows, uint64_t offset, int64_t next);
+
+/*
+ * The next block, `next`, is where the kernel goes from one thread to the next. It becomes a turn as soon as nothing can
+ * be told of what ran before it any more. `guess`: the branch that led there is at the time estimated for it.
+ */
+void ptd_pace_arrive(struct ptd_pace *pace, struct ptd_rows *rows, int64_t next, bool guess);
+
+/* Nothing more can be told of what ran so far. */
+void ptd_pace_settle(struct ptd_pace *pace);
 
 /* Block `ordinal` became two: what comes after it has numbers one higher. */
 void ptd_pace_split(struct ptd_pace *pace, int64_t ordinal);

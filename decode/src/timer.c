@@ -14,6 +14,7 @@
 
 #include "cached_packets.h"
 #include "config.h"
+#include "handover.h"
 #include "psb.h"
 #include "stand_ins.h"
 
@@ -406,15 +407,23 @@ static unsigned flow_packet(const uint8_t *at, const uint8_t *end)
     }
 }
 
+/* A packet of flow was passed: what ran there is not known, but whether anything was traced. */
+static void pass_flow(struct ptd_timer *timer, uint8_t packet)
+{
+    bool off = (packet & 31) == PTD_OPC_PGD;
+    timer->at.after_cyc = false;
+    timer->at.handover = (struct ptd_handover){.known = off, .state = PTD_TRACING_OFF};
+}
+
 /* Read on to `end`, for its time only; what is malformed is left out up to the next PSB. */
 static void pass_to(struct ptd_timer *timer, uint64_t end)
 {
     while (timer->offset < end) {
         unsigned size = flow_packet(timer->begin + timer->offset, timer->begin + end);
         if (size) {
+            pass_flow(timer, timer->begin[timer->offset]);
             timer->offset += size;
             timer->moved = true;
-            timer->at.after_cyc = false;
         } else if (read(timer)) {
             take_time(timer);
         } else {

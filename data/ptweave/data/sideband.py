@@ -17,12 +17,14 @@ Its mappings change in *epochs*: epoch 0 at its start, one more each time execut
 | slice | `thread`'s trace from byte `offset` on runs in (`space`, `epoch`), to its next slice | thread, offset, epoch |
 | lost | packets are missing in `thread`'s trace at `offset` | thread, offset, size (bytes, 0 unknown), detail |
 | finish | the thread's trace ends orderly at byte `offset` | thread, offset |
-| switch | from `tsc` on a trace is of `thread` in (`space`, `epoch`) | cpu, tid, thread, epoch |
+| switch | from `tsc` on a trace is of `thread` in (`space`, `epoch`) | cpu, tid, thread, epoch, value (SwitchWhen) |
+| entry | a function of the kernel's begins at `addr` | addr, detail (its name) |
 
 A trace has `slice` rows when its recorder knows where its bytes belong (each slice begins with a PSB), or `switch` rows
 when it knows only the time, as perf does: then one PSB range may run through several of them. `cpu` says that the
 switch is in the trace of a processor, `trace/cpu-<cpu>.pt`; without it, it is in the thread's own trace. A null
 `thread` in a processor's trace: idle, or a task nobody asked for. What lies before the first switch is of the first.
+Where there is an `entry` SWITCH_TO, switches that are TOLD take place where the processor's trace comes to it.
 
 Where threads run as processes, a thread is made and then clones a process that goes on in its place (`thread`): it
 keeps its number, and its trace and its calls go on. Such a process is no program of its own.
@@ -34,7 +36,7 @@ kept.
 
 from __future__ import annotations
 
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from pathlib import Path
 
 import pyarrow as pa
@@ -58,6 +60,22 @@ class SidebandKind(StrEnum):
     LOST = "lost"
     FINISH = "finish"
     SWITCH = "switch"
+    ENTRY = "entry"
+
+
+class SwitchWhen(IntEnum):
+    """When a switch takes place; null in the column is AT_TIME."""
+
+    AT_TIME = 0
+    TOLD = 1  # the kernel wrote of it before it made it, at `tsc`
+    DONE = 2  # the kernel wrote of it after it had made it
+
+
+SWITCH_TO = "__switch_to"
+"""The function of the kernel in which the next thread goes on."""
+
+TELLERS = ("__perf_event_task_sched_out", "perf_trace_sched_switch")
+"""The functions in which the kernel writes of a switch before it makes it: of the event's own kind, of a tracepoint."""
 
 
 SIDEBAND_SCHEMA = pa.schema(

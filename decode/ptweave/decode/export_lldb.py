@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from ptweave.data.bundle import Bundle
 from ptweave.data.errors import BadInput
 from ptweave.data.manifest import Clocks
-from ptweave.data.sideband import SidebandKind, read_sideband
+from ptweave.data.sideband import SidebandKind, SwitchWhen, read_sideband
 from ptweave.decode.elf import PF_X, PT_LOAD
 from ptweave.decode.exported import Exported, new_folder
 from ptweave.decode.images import Code, Image, Mapping
@@ -257,6 +257,8 @@ class _Exporter:
         rows = (row for row in self._rows(SidebandKind.SWITCH) if row["cpu"] == number)
         with (self.output / switches).open("xb") as sink:
             for index, row in enumerate(rows):
+                if row["value"] == SwitchWhen.DONE and running is not None and row["tid"] == running[1]:
+                    continue  # the row before it has told of it
                 given = index == 0 and row["tsc"] == 0  # what came before the first record: that one tells it
                 now = None if row["thread"] is None else (row["pid"] or 1, row["tid"] or 0)
                 ns = _perf_time(conversion, row["tsc"])

@@ -15,7 +15,7 @@ from typing import Any
 from ptweave.data.bundle import Bundle
 from ptweave.data.manifest import FilterKind
 from ptweave.data.perf.writer import Machine, Moment, PerfWriter, symbolic_filters
-from ptweave.data.sideband import SidebandKind, read_sideband
+from ptweave.data.sideband import SidebandKind, SwitchWhen, read_sideband
 from ptweave.decode.export_lldb import conversion_of
 from ptweave.decode.exported import Exported, new_folder
 from ptweave.decode.images import Code
@@ -169,10 +169,14 @@ class _Exporter:
     def _switches(self) -> None:
         """Each when the processor's task before it left: the kernel says that one came after its tracing has begun."""
         since: dict[int, int] = {}
+        running: dict[int, int | None] = {}
         for row in self.rows:
             if row["kind"] != SidebandKind.SWITCH or row["cpu"] is None:
                 continue
             cpu = row["cpu"]
+            if row["value"] == SwitchWhen.DONE and running.get(cpu) == row["thread"]:
+                continue  # the row before it has told of it
+            running[cpu] = row["thread"]
             if row["thread"] is None:
                 since[cpu] = row["tsc"]
                 continue

@@ -43,12 +43,12 @@ class Leads:
         self._packets = packets
         self._slice: Slice | None = None
         self._at = 0
-        self._timing = ffi.new("struct ptd_timing *")
+        self._timing = ffi.new("struct ptd_timing *", {"handover": {"known": 1}})  # nothing is traced yet
 
     def begin(self, part: Slice) -> Lead | None:
         """Go on to the next slice: what its first range begins with, None where it is the trace's. Packets are missing
-        before it, so nothing is known of the time there; how fast the core ran, and from where cycles count until that
-        is said anew, is. Raises MachineLacks."""
+        before it, so nothing is known of the time there; how fast the core ran, from where cycles count until that is
+        said anew, and whether tracing was off, is. Raises MachineLacks."""
         before, timing = self._slice, self._timing
         if before is not None:
             self._read_to(before.end)

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ptweave.data.bundle import Bundle
-from ptweave.data.sideband import SidebandKind
+from ptweave.data.sideband import SWITCH_TO, TELLERS, SidebandKind, SwitchWhen
 
 NAME = re.compile(r"(cpu-)?[0-9]{1,10}")
 """Names of traces without their suffix."""
@@ -50,6 +50,15 @@ class Switch:
     thread: int | None
     space: int
     epoch: int
+    when: SwitchWhen = SwitchWhen.AT_TIME
+
+
+@dataclass(frozen=True)
+class Entries:
+    """Where the kernel goes from one thread to the next, and where it writes of that before; 0: not known."""
+
+    switch_to: int = 0
+    tells: int = 0
 
 
 @dataclass
@@ -89,15 +98,26 @@ class _Notes:
 def switches_of(sideband: pa.Table) -> dict[str, list[Switch]]:
     """The switches of each trace that has any, by time; its name is that of its file."""
     rows = sideband.filter(pc.equal(sideband["kind"], SidebandKind.SWITCH.value)).select(
-        ["tsc", "thread", "space", "epoch", "cpu"])
+        ["tsc", "thread", "space", "epoch", "cpu", "value"])
     found: dict[str, list[Switch]] = {}
-    for tsc, thread, space, epoch, cpu in zip(*(column.to_pylist() for column in rows.columns), strict=True):
+    for tsc, thread, space, epoch, cpu, when in zip(*(column.to_pylist() for column in rows.columns), strict=True):
         stem = _stem(thread, cpu)
         if stem is not None:
-            found.setdefault(stem, []).append(Switch(tsc, thread, space, epoch or 0))
+            found.setdefault(stem, []).append(Switch(tsc, thread, space, epoch or 0, _when(when)))
     for switches in found.values():
         switches.sort(key=lambda switch: switch.tsc)
     return found
+
+
+def _when(value: int | None) -> SwitchWhen:
+    return SwitchWhen(value) if value in list(SwitchWhen) else SwitchWhen.AT_TIME
+
+
+def entries_of(sideband: pa.Table) -> Entries:
+    """The places in the kernel that decide when switches take place."""
+    rows = sideband.filter(pc.equal(sideband["kind"], SidebandKind.ENTRY.value)).select(["addr", "detail"])
+    found = {name: addr or 0 for addr, name in zip(*(column.to_pylist() for column in rows.columns), strict=True)}
+    return Entries(found.get(SWITCH_TO, 0), next((found[name] for name in TELLERS if name in found), 0))
 
 
 def _stem(thread: int | None, cpu: int | None) -> str | None:

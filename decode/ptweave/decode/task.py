@@ -35,7 +35,7 @@ from ptweave.decode._ipt import ffi, lib
 from ptweave.decode.columns import array
 from ptweave.decode.images import Code, Mapping
 from ptweave.decode.leads import Leads, ended
-from ptweave.decode.plan import Switch, Thread, switches_of
+from ptweave.decode.plan import Switch, Thread, entries_of, switches_of
 from ptweave.decode.processor import described, processor
 from ptweave.decode.ranges import Range, cut, opened
 from ptweave.decode.released import release
@@ -84,9 +84,9 @@ def chosen(decoder: Decoder) -> Decoder:
 def _functions(decoder: Decoder) -> _Functions:
     if chosen(decoder) is Decoder.LIBIPT:
         return _Functions("struct ptd_decoder **", lib.ptd_decoder_create, lib.ptd_decoder_step,
-                          lib.ptd_decoder_progress, lib.ptd_decoder_destroy, version=8)
+                          lib.ptd_decoder_progress, lib.ptd_decoder_destroy, version=9)
     return _Functions("struct ptd_cached **", lib.ptd_cached_create, lib.ptd_cached_step, lib.ptd_cached_progress,
-                      lib.ptd_cached_destroy, version=8)
+                      lib.ptd_cached_destroy, version=9)
 
 
 @dataclass(frozen=True)
@@ -379,7 +379,7 @@ class _Switches:
             self._which.append(known[key])
         self.handle = ffi.new("struct ptd_switch[]", [
             {"tsc": switch.tsc, "space": self._spaces[which], "thread": -1 if switch.thread is None else
-             switch.thread} for switch, which in zip(switches, self._which, strict=True)])
+             switch.thread, "when": int(switch.when)} for switch, which in zip(switches, self._which, strict=True)])
 
     def missing(self, tsc: int) -> list[gaps.Lacking]:
         """What is mapped but cannot be decoded in the space that was in force at that time."""
@@ -417,7 +417,9 @@ class Decoding:
         self._functions = _functions(decoder)
         self._sections = _Sections(self.code)
         self._cpu = processor(bundle.manifest)
-        self._switches = switched(read_sideband(bundle.sideband), self._cpu)
+        sideband = read_sideband(bundle.sideband)
+        self._switches = switched(sideband, self._cpu)
+        self._entries = entries_of(sideband)
         self._stands_in = may_need_stand_ins(bundle.manifest)
         self._rows: Any = None
         self._switched: tuple[str, _Switches] | None = None  # of the trace asked for last
@@ -472,8 +474,7 @@ class Decoding:
                 "packets": whole + part.begin, "size": part.end - part.begin, "offset": part.begin,
                 "stand_ins": stand_ins,
                 "seq": sums.seq, "tsc": sums.tsc, "has_stop": part.stop is not None, "stop_ip": part.stop or 0,
-                "switches": switches.handle, "switch_count": len(switches.all),
-                "timing": self._timing(task, part, space, switches, whole)[0]})
+                **self._turns(switches), "timing": self._timing(task, part, space, switches, whole)[0]})
             made = ffi.new(self._functions.handle)
             _check(self._functions.create(tables, space, self._cpu, where, made), task)
             decoder = own(made[0], self._functions.destroy)
@@ -499,6 +500,11 @@ class Decoding:
             self._switched = trace, _Switches(self._switches.get(trace, []), self._sections)
         return self._switched[1]
 
+    def _turns(self, switches: _Switches) -> dict[str, Any]:
+        """What a slice is told of switches."""
+        return {"switches": switches.handle, "switch_count": len(switches.all),
+                "switch_ip": self._entries.switch_to, "tell_ip": self._entries.tells}
+
     def _stand_ins(self, packets: Any, begin: int, end: int) -> Any:
         return stand_ins(packets, begin, end) if self._stands_in else ffi.NULL
 
@@ -516,8 +522,8 @@ class Decoding:
         has_stop = lib.ptd_psb_ip(packets, part.end, part.begin, stop) == 1
         where = ffi.new("struct ptd_slice *", {
             "packets": packets + begin, "size": part.begin - begin, "offset": begin, "has_stop": has_stop,
-            "stop_ip": stop[0], "switches": switches.handle, "switch_count": len(switches.all),
-            "timing": timing[0], "stand_ins": stand_ins})
+            "stop_ip": stop[0], "timing": timing[0], "stand_ins": stand_ins, "is_lead": True,
+            **self._turns(switches)})
         made = ffi.new("struct ptd_decoder **")
         lib.ptd_tables_clear(self._lead_tables)
         _check(lib.ptd_decoder_create(self._lead_tables, space, self._cpu, where, made), task)

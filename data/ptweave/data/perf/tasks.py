@@ -26,7 +26,7 @@ from ptweave.data.perf.records import (
     Task,
     TextPoke,
 )
-from ptweave.data.sideband import SidebandKind
+from ptweave.data.sideband import SidebandKind, SwitchWhen
 
 Row = dict[str, object]
 
@@ -146,10 +146,12 @@ class Trace:
 
 class Tasks:
     """The replay. `wanted` says which tids get thread numbers in per-CPU traces; None: all of them. `numbers` are those
-    that have one already: others get numbers beyond them."""
+    that have one already: others get numbers beyond them. `by_place`: switches are to take place where the kernel makes
+    them, so each record of one becomes a row."""
 
     def __init__(self, info: IntelPt, traces: Iterable[tuple[int, int]], wanted: set[int] | None, *,
-                 idle: bool, timeless: bool, numbers: Mapping[int, int] | None = None) -> None:
+                 idle: bool, timeless: bool, by_place: bool = False,
+                 numbers: Mapping[int, int] | None = None) -> None:
         self.info = info
         self._numbers = dict(numbers or {})
         self._next = max(self._numbers.values(), default=-1) + 1
@@ -157,11 +159,11 @@ class Tasks:
         self.rows: list[Row] = []
         self.spaces: list[Space] = []  # by number
         self.threads: dict[tuple[int, int], int] = {}  # (tid, cpu for the idle task) → number
-        self.kernel: list[Mmap] = []
         self.patches: list[Patch] = []
         self.guests = 0
         self._wanted = wanted
         self._idle = idle
+        self._by_place = by_place
         self._space_of: dict[int, Space] = {}
         self._pid_of: dict[int, int] = {}
         self._traces = [Trace(cpu, None if cpu >= 0 else tid) for cpu, tid in traces]
@@ -210,10 +212,7 @@ class Tasks:
         if record.guest:
             self.guests += 1
             return
-        if record.kernel:
-            self.kernel.append(record)
-            return
-        if not record.executable or not record.size or record.start + record.size > (1 << 64) - 1:
+        if record.kernel or not record.executable or not record.size or record.start + record.size > (1 << 64) - 1:
             return
         space = self._space(record.pid, tsc)
         if not space.path and record.path.startswith("/") and not record.path.startswith("//"):
@@ -287,7 +286,8 @@ class Tasks:
                 self._pid_of.setdefault(record.when.tid, record.when.pid)
             if record.type == RecordType.SWITCH_CPU_WIDE:
                 self._ran(record.when.cpu, record.other_tid)
-            self._runs(tsc, record.when.cpu, record.when.tid)
+            told = self.info.have_sched_switch == 1
+            self._runs(tsc, record.when.cpu, record.when.tid, SwitchWhen.TOLD if told else SwitchWhen.DONE)
         elif record.type == RecordType.SWITCH and not self._idle:
             self._runs(tsc, record.when.cpu, -1)  # it may go on elsewhere, and come back here after that
         elif record.type == RecordType.SWITCH_CPU_WIDE and self.info.have_sched_switch == 3:
@@ -296,7 +296,7 @@ class Tasks:
             if record.when.tid >= 0:
                 self._pid_of.setdefault(record.when.tid, record.when.pid)
             self._ran(record.when.cpu, record.when.tid)
-            self._runs(tsc, record.when.cpu, record.other_tid)
+            self._runs(tsc, record.when.cpu, record.other_tid, SwitchWhen.TOLD)
 
     def _sched_switch(self, tsc: int, record: Record) -> None:
         assert isinstance(record, SchedSwitch)
@@ -304,7 +304,7 @@ class Tasks:
             if record.when.tid >= 0:
                 self._pid_of.setdefault(record.when.tid, record.when.pid)
             self._ran(record.when.cpu, record.when.tid)
-            self._runs(tsc, record.when.cpu, record.next_tid)
+            self._runs(tsc, record.when.cpu, record.next_tid, SwitchWhen.TOLD)
 
     # --- rows
 
@@ -323,11 +323,11 @@ class Tasks:
             for number, patch in enumerate(self.patches):
                 self._say(patch.tsc, trace, space.epoch_of(number))
 
-    def _runs(self, tsc: int, cpu: int, tid: int) -> None:
+    def _runs(self, tsc: int, cpu: int, tid: int, when: SwitchWhen = SwitchWhen.AT_TIME) -> None:
         trace = self._by_cpu.get(cpu)
         if trace is not None:
             trace.tid = tid if tid >= 0 else None
-            self._say(tsc, trace)
+            self._say(tsc, trace, when=when)
 
     def _tell(self, tsc: int, pid: int) -> None:
         """The process's space or epoch is another: say so wherever a task of it runs."""
@@ -336,7 +336,8 @@ class Tasks:
                     trace.said is not None or trace.cpu < 0):
                 self._say(tsc, trace)
 
-    def _say(self, tsc: int, trace: Trace, epoch: int | None = None) -> None:
+    def _say(self, tsc: int, trace: Trace, epoch: int | None = None, *,
+             when: SwitchWhen = SwitchWhen.AT_TIME) -> None:
         """What runs in a trace; in its space's epoch of now, unless another is given."""
         if self._silent:
             return
@@ -345,12 +346,14 @@ class Tasks:
         pid = 0 if tid is None else self._pid_of.get(tid, tid)
         space = self._space(pid, tsc)
         now = (thread, space.number, space.epoch if epoch is None else epoch)
-        if trace.said == now:
+        placed = self._by_place and when is not SwitchWhen.AT_TIME
+        if trace.said == now and not placed:
             return
         trace.said = now
         space.said = max(space.said, now[2])
         self.rows.append({"kind": SidebandKind.SWITCH, "tsc": tsc, "pid": pid, "space": space.number, "tid": tid,
-                          "thread": thread, "epoch": now[2], "cpu": trace.cpu if trace.cpu >= 0 else None})
+                          "thread": thread, "epoch": now[2], "cpu": trace.cpu if trace.cpu >= 0 else None,
+                          "value": int(when) if placed else None})
 
     def _thread(self, tid: int, cpu: int, tsc: int) -> int | None:
         """Number of a task; None for one that nobody asked for."""

@@ -30,17 +30,20 @@ from ptweave.data.perf.records import (
     TextPoke,
 )
 from ptweave.data.perf.tasks import Row, Space, Tasks
-from ptweave.data.sideband import SidebandKind, write_sideband
+from ptweave.data.sideband import TELLERS, SidebandKind, write_sideband
 from ptweave.decode.importing import Images
 from ptweave.decode.perfdata.reader import PerfData
 from ptweave.decode.perfimport.files import Finder, plain_id
-from ptweave.decode.perfimport.kernel import KernelMap, kernel_id, kernel_maps, other_kernel
+from ptweave.decode.perfimport.kernel import KernelMap, kernel_entries, kernel_id, kernel_maps, other_kernel
 from ptweave.decode.perfimport.patches import WORK_MAX, Patches
 from ptweave.decode.perfimport.traces import Buffer, Queue, queue_of
 
 CPUID = re.compile(r"(\w+),(\d{1,5}),(\d{1,3}),(\d{1,3})")
 NO_CODE = re.compile(r"//anon|/dev/zero|/anon_hugepage|/SYSV|\[heap\]|\[stack|\[vsyscall\]|\[uprobes\]|anon_inode:")
 """Mapped "files" that are none."""
+
+TELLER = {3: TELLERS[0], 1: TELLERS[1]}
+"""Functions in which the kernel writes of a switch before it makes it, by `IntelPt.have_sched_switch`."""
 
 PATCHED = "[kernel text_poke]"
 """What code is called that the kernel wrote over its own."""
@@ -94,6 +97,7 @@ class _Import:
         self.perf = perf
         self.options = options
         self.kcore = kcore
+        self.vmlinux: Path | None = None  # if it is the kernel that ran
         self.queues: dict[tuple[int, int], Queue] = {}
         self.sideband: list[Record] = []
         self.aux: list[Aux] = []
@@ -197,13 +201,21 @@ class _Import:
         timeless = not info.cap_user_time_zero or not info.time_mult or not all(
             attr.has(SampleType.TIME) for attr in self.perf.attrs.list) or (
             bool(attrs and info.tsc_bit) and not any(attr.config & info.tsc_bit for attr in attrs))
+        finder = Finder(Images(bundle.images), self.options.symfs, self.options.caches)
+        records = [record for record in self.sideband
+                   if isinstance(record, Mmap) and record.kernel and not record.guest] if kernel else []
+        ids = {entry.path: entry.build_id for entry in self.perf.features.build_ids if plain_id(entry.build_id)}
+        kernels = self._kernel(finder, records, ids) if kernel else []
+        entries = self._entries(info, kernels, records) if not timeless else {}
         tasks = Tasks(info, self.queues, None if self.system_wide else self.known, idle=kernel,
-                      timeless=timeless)
+                      timeless=timeless, by_place=bool(entries))
         tasks.replay(self.sideband)
         tasks.start({key: queue.tid for key, queue in self.queues.items()})
         ledger = Ledger()
         rows = tasks.finished()
-        rows += self._maps(bundle, tasks, kernel=kernel)
+        rows += self._maps(finder, ids, tasks, kernels)
+        rows += [{"kind": SidebandKind.ENTRY, "tsc": 0, "pid": 0, "space": 0, "addr": address, "detail": name}
+                 for name, address in entries.items()]
         rows += self._traces(bundle, info, tasks, ledger)
         rows.sort(key=lambda row: (int(str(row["tsc"])), ORDER[SidebandKind(str(row["kind"]))]))
         write_sideband(bundle.sideband, [_stored(row) for row in rows])
@@ -234,10 +246,7 @@ class _Import:
                              "cpu": queue.cpu if queue.cpu >= 0 else None, "value": int(broken.clean)})
         return rows
 
-    def _maps(self, bundle: Bundle, tasks: Tasks, *, kernel: bool) -> list[Row]:
-        finder = Finder(Images(bundle.images), self.options.symfs, self.options.caches)
-        ids = {entry.path: entry.build_id for entry in self.perf.features.build_ids if plain_id(entry.build_id)}
-        kernels = self._kernel(finder, tasks.kernel, ids) if kernel else []
+    def _maps(self, finder: Finder, ids: dict[str, str], tasks: Tasks, kernels: list[KernelMap]) -> list[Row]:
         patches = self._patches(finder, tasks) if any(one.image is not None for one in kernels) else None
         rows: list[Row] = []
         for space in tasks.used_spaces:
@@ -261,12 +270,20 @@ class _Import:
         return rows
 
     def _kernel(self, finder: Finder, records: list[Mmap], ids: dict[str, str]) -> list[KernelMap]:
-        vmlinux = self.options.vmlinux if self.kcore is None else None
-        other = other_kernel(vmlinux, kernel_id(records, ids)) if vmlinux is not None else None
+        self.vmlinux = self.options.vmlinux if self.kcore is None else None
+        other = other_kernel(self.vmlinux, kernel_id(records, ids)) if self.vmlinux is not None else None
         if other is not None:
             finder.mismatches.append(other)
-            vmlinux = None
-        return kernel_maps(records, finder.images, kcore=self.kcore, vmlinux=vmlinux)
+            self.vmlinux = None
+        return kernel_maps(records, finder.images, kcore=self.kcore, vmlinux=self.vmlinux)
+
+    def _entries(self, info: IntelPt, kernels: list[KernelMap], records: list[Mmap]) -> dict[str, int]:
+        """Where the kernel switches and writes of it before, if switches are to take place there: in processors'
+        traces whose switches are told of before they are made. Samples are too short for that."""
+        if not info.per_cpu_mmaps or info.have_sched_switch not in TELLER or self.samples:
+            return {}
+        return kernel_entries(kernels, records, kcore=self.kcore, vmlinux=self.vmlinux,
+                              teller=TELLER[info.have_sched_switch])
 
     def _kernel_row(self, space: Space, one: KernelMap) -> Row:
         return {"kind": SidebandKind.MAP, "tsc": 0, "pid": space.pid, "space": space.number, "epoch": 0,
@@ -317,9 +334,9 @@ class _Import:
 
 
 ORDER = {kind: index for index, kind in enumerate((
-    SidebandKind.PROCESS, SidebandKind.THREAD, SidebandKind.COMM, SidebandKind.MAP, SidebandKind.CODE,
-    SidebandKind.UNMAP, SidebandKind.SWITCH, SidebandKind.SLICE, SidebandKind.LOST, SidebandKind.FINISH,
-    SidebandKind.THREAD_EXIT, SidebandKind.PROCESS_EXIT))}
+    SidebandKind.PROCESS, SidebandKind.THREAD, SidebandKind.COMM, SidebandKind.ENTRY, SidebandKind.MAP,
+    SidebandKind.CODE, SidebandKind.UNMAP, SidebandKind.SWITCH, SidebandKind.SLICE, SidebandKind.LOST,
+    SidebandKind.FINISH, SidebandKind.THREAD_EXIT, SidebandKind.PROCESS_EXIT))}
 """Order of rows of one moment."""
 
 

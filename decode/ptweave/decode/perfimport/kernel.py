@@ -3,13 +3,18 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from ptweave.data.errors import BadInput
 from ptweave.data.perf.records import Mmap
-from ptweave.decode.elf import PF_X, PT_LOAD, SHT_SYMTAB, BadElf, Elf, text_at
+from ptweave.data.sideband import SWITCH_TO
+from ptweave.decode.elf import PF_X, PT_LOAD, SHT_SYMTAB, BadElf, Elf
 from ptweave.decode.importing import Images, open_given
 from ptweave.decode.perfimport.files import Mismatch, plain_id, same_build_id
 
@@ -20,7 +25,14 @@ KALLSYMS = "[kernel.kallsyms]"
 NAMES = (KALLSYMS, "[kernel.vmlinux]")
 """What perf calls the kernel, where it names no file; the name of a symbol may follow."""
 
-SYMBOL = 24
+SYMBOL = np.dtype([("name", "<u4"), ("info", "u1"), ("other", "u1"), ("section", "<u2"), ("value", "<u8"),
+                   ("size", "<u8")])
+"""`Elf64_Sym`."""
+
+STB_GLOBAL = 1
+
+KALLSYMS_MAX = 64 << 20
+"""Bytes of a kernel's list of symbols: real ones have some 10 MB."""
 
 
 @dataclass(frozen=True)
@@ -90,8 +102,21 @@ def _slide(path: Path, records: list[Mmap]) -> int:
     return 0
 
 
+@dataclass(frozen=True)
+class _Symbol:
+    """A symbol that is defined in a file; `known`: to all of its object files."""
+
+    address: int
+    known: bool
+
+
 def _symbol(elf: Elf, name: str) -> int | None:
-    wanted = name.encode("utf-8", "surrogateescape")
+    return next((symbol.address for symbol in _symbols(elf, name)), None)
+
+
+def _symbols(elf: Elf, name: str) -> list[_Symbol]:
+    """All symbols of that name, by address."""
+    found = []
     for section in elf.sections:
         if section.type != SHT_SYMTAB or not elf.is_64 or not 0 < section.link < len(elf.sections):
             continue
@@ -99,14 +124,52 @@ def _symbol(elf: Elf, name: str) -> int | None:
             table, strings = elf.bytes_of(section), bytes(elf.bytes_of(elf.sections[section.link]))
         except BadElf:
             continue
-        at = strings.find(b"\0" + wanted + b"\0") + 1
-        if not at:
-            continue
-        for position in range(0, len(table) - SYMBOL + 1, SYMBOL):
-            if int.from_bytes(table[position:position + 4], "little") == at:
-                return int.from_bytes(table[position + 8:position + 16], "little")
-        names = range(0, len(table) - SYMBOL + 1, SYMBOL)
-        for position in names:  # a name may be the end of a longer one
-            if text_at(strings, int.from_bytes(table[position:position + 4], "little"), 256) == name:
-                return int.from_bytes(table[position + 8:position + 16], "little")
-    return None
+        rows = np.frombuffer(table, SYMBOL, len(table) // SYMBOL.itemsize)
+        named = rows[np.isin(rows["name"], _places(strings, name)) & (rows["section"] != 0)]
+        found += [_Symbol(int(row["value"]), row["info"] >> 4 == STB_GLOBAL) for row in named]
+    return sorted(found, key=lambda symbol: symbol.address)
+
+
+def _places(strings: bytes, name: str) -> list[int]:
+    """Where in a table of strings that name is; it may be the end of a longer one."""
+    wanted = name.encode("utf-8", "surrogateescape") + b"\0"
+    return [match.start() for match in re.finditer(re.escape(wanted), strings)]
+
+
+# --- where the kernel goes from one thread to the next ---
+
+
+def kernel_entries(maps: list[KernelMap], records: list[Mmap], *, kcore: Path | None, vmlinux: Path | None,
+                   teller: str) -> dict[str, int]:
+    """Addresses of `__switch_to` and, if it is there, of `teller`; empty where the kernel's symbols are not known, or
+    its code is not to be had. They are vmlinux's own, or those of a file `kallsyms` beside kcore."""
+    if kcore is not None:
+        found = _of_kallsyms(kcore.with_name("kallsyms"), teller)
+    elif vmlinux is not None:
+        found = _of_vmlinux(vmlinux, _slide(vmlinux, records), teller)
+    else:
+        return {}
+    known = {name: address for name, address in found.items()
+             if any(one.image is not None and one.start <= address < one.start + one.size for one in maps)}
+    return known if SWITCH_TO in known else {}
+
+
+def _of_vmlinux(path: Path, slide: int, teller: str) -> dict[str, int]:
+    elf = _open(path)
+    found = {SWITCH_TO: [symbol for symbol in _symbols(elf, SWITCH_TO) if symbol.known],
+             teller: _symbols(elf, teller)}
+    return {name: symbols[0].address + slide & (1 << 64) - 1 for name, symbols in found.items() if symbols}
+
+
+def _of_kallsyms(path: Path, teller: str) -> dict[str, int]:
+    try:
+        with os.fdopen(open_given(path), "rb") as file:
+            text = file.read(KALLSYMS_MAX)
+    except BadInput:
+        return {}
+    line = re.compile(rb"^([0-9a-f]{8,16}) (\w) (%s|%s)$" % (SWITCH_TO.encode(), teller.encode()), re.MULTILINE)
+    found: dict[str, int] = {}
+    for address, kind, name in line.findall(text):
+        if name.decode() != SWITCH_TO or kind in b"TDRBA":  # small letters: of one object file's own
+            found.setdefault(name.decode(), int(address, 16))
+    return found
