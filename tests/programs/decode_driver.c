@@ -213,22 +213,38 @@ static void decode(struct ptd_space *space, const uint8_t *packets, size_t size,
 
 enum { SWITCHES = 300 };
 
-/* The same while threads take turns; one is nobody's. What is executed is not changed by that. */
-static void decode_in_turns(struct ptd_space *space, const struct ptd_slice *slice, const struct ptd_progress *expected)
+/* The address of a block in the middle of those that were decoded; 0: there is none. */
+static uint64_t some_place(const struct ptd_tables *tables)
+{
+    struct ptd_blocks_view blocks;
+    ptd_tables_blocks(tables, &blocks);
+    return blocks.count ? blocks.ip[blocks.count / 2] : 0;
+}
+
+/*
+ * The same while threads take turns, at times or at a place; one is nobody's. What is executed is not changed by that.
+ * Returns a place.
+ */
+static uint64_t decode_in_turns(struct ptd_space *space, const struct ptd_slice *slice,
+                                const struct ptd_progress *expected, uint64_t place)
 {
     const uint64_t begin = UINT64_C(3094328170983760), step = 391; /* the writer's beginning */
     struct ptd_switch switches[SWITCHES];
     for (int i = 0; i < SWITCHES; i++)
-        switches[i] = (struct ptd_switch){.tsc = begin + (uint64_t)i * step, .space = space, .thread = i % 4 - 1};
+        switches[i] = (struct ptd_switch){
+            .tsc = begin + (uint64_t)i * step, .space = space, .thread = i % 4 - 1, .when = (uint8_t)(i % 7 % 3)};
     struct ptd_tables *tables = ptd_tables_create();
     struct ptd_slice turns = *slice;
     struct sums sums = {0};
     turns.switches = switches;
     turns.switch_count = SWITCHES;
+    turns.switch_ip = place;
     struct ptd_progress progress = decode_slice(tables, space, &PACED, &turns, &sums);
     demand(progress.instructions == expected->instructions && progress.lost == expected->lost,
            "turns change nothing else");
+    place = some_place(tables);
     ptd_tables_destroy(tables);
+    return place;
 }
 
 /* Decode with what libipt does not know replaced, and times told by branch, from a moment on that is known. */
@@ -241,7 +257,8 @@ static void decode_replaced(struct ptd_space *space, uint8_t *packets, size_t si
     struct ptd_tables *tables = ptd_tables_create();
     struct sums sums = {0};
     struct ptd_progress progress = decode_slice(tables, space, &PACED, &slice, &sums);
-    decode_in_turns(space, &slice, &progress);
+    uint64_t place = decode_in_turns(space, &slice, &progress, 0);
+    (void)decode_in_turns(space, &slice, &progress, place);
     if (show)
         printf("%" PRIu64 " instructions %" PRIu64 " gaps %s\n", progress.instructions, sums.gaps,
                stand_ins ? "replaced" : "as it was");
