@@ -103,7 +103,7 @@ void ptd_flow_fail(struct ptd_decoder *decoder, struct ptd_rows *rows, int reaso
     enum ptd_gap kind = reason == pte_nomap ? PTD_GAP_MISSING_IMAGE : PTD_GAP_DECODE_ERROR;
     if (reason == pte_nomap && decoder->guest && decoder->of_host)
         reason = PTD_WHY_GUEST;
-    (void)ptd_flow_lose_turns(decoder, rows, ip);
+    (void)ptd_flow_lose_turns(decoder, rows, UINT64_MAX); /* up to the next PSB, wherever that leads */
     decoder->ahead = psb_ahead(decoder);
     uint64_t lost = ptd_waiting(decoder->slice.packets, decoder->slice.size, decoder->before, decoder->behind);
     if (reason == pte_bad_context && !decoder->used) { /* the last packet read has no place there */

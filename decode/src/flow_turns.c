@@ -166,7 +166,7 @@ static int take_moment(struct ptd_decoder *decoder, struct ptd_rows *rows, const
 static int take_arrival(struct ptd_decoder *decoder, struct ptd_rows *rows, const struct ptd_turn *turn, uint64_t *waited)
 {
     struct ptd_turn at = *turn;
-    uint64_t time = ptd_handover_arrive(&decoder->handover, &decoder->slice);
+    uint64_t time = ptd_handover_arrive(&decoder->handover, &decoder->slice, turn->time);
     if (time > at.time)
         *waited = at.time = time;
     return take_turn(decoder, rows, &at, !*waited);

@@ -7,7 +7,8 @@
  * the next thread's. The times of the trace are estimates, those of records are not; so what is seen first may be either.
  * `perf script` decides in the same way, and so do we, but for two things it loses the rest of the trace by: a place that
  * is come to after the record that the switch was made (we have switched by that record, and nothing is left to do) and
- * one that no record tells of (nothing is done).
+ * one that no record tells of (nothing is done). After a hole perf goes by time from then on; we go on, and the first
+ * place belongs to the record that is nearer.
  *
  * Works on what it is handed.
  */
@@ -32,11 +33,16 @@ static void make(struct ptd_handover *handover, uint64_t number)
 
 static void take_told(struct ptd_handover *handover, uint64_t number)
 {
-    if (handover->state == PTD_TRACING_ON || handover->state == PTD_TRACING_UNKNOWN) {
+    switch ((enum ptd_tracing)handover->state) {
+    case PTD_TRACING_UNKNOWN:
+    case PTD_TRACING_DOUBT:
+    case PTD_TRACING_ON:
         handover->pending = number + 1;
         handover->state = PTD_TRACING_TOLD;
-    } else {
+        break;
+    default:
         make(handover, number);
+        break;
     }
 }
 
@@ -45,6 +51,8 @@ static void take_done(struct ptd_handover *handover, uint64_t number)
     if (handover->state == PTD_TRACING_TOLD) {
         handover->state = PTD_TRACING_ON;
         handover->owed++;
+    } else if (handover->state == PTD_TRACING_DOUBT) {
+        handover->state = PTD_TRACING_ON;
     }
     make(handover, number);
 }
@@ -55,7 +63,7 @@ void ptd_handover_init(struct ptd_handover *handover, const struct ptd_slice *sl
     if (handover->known && handover->taken <= slice->switch_count && handover->running <= handover->taken &&
         handover->pending <= handover->taken)
         return;
-    *handover = (struct ptd_handover){.known = 1, .state = slice->offset ? PTD_TRACING_ON : PTD_TRACING_OFF};
+    *handover = (struct ptd_handover){.known = 1, .state = slice->offset ? PTD_TRACING_DOUBT : PTD_TRACING_OFF};
 }
 
 void ptd_handover_pass(struct ptd_handover *handover, const struct ptd_slice *slice, uint64_t time)
@@ -97,15 +105,28 @@ static size_t next_told(const struct ptd_handover *handover, const struct ptd_sl
     return number;
 }
 
-uint64_t ptd_handover_arrive(struct ptd_handover *handover, const struct ptd_slice *slice)
+/* Whether the switch that was taken last, if it was told of, is nearer in time than the one that is told of next. */
+static bool is_for_last(const struct ptd_handover *handover, const struct ptd_slice *slice, uint64_t now)
+{
+    size_t last = (size_t)handover->taken, next = next_told(handover, slice);
+    while (last && !is_told(slice, last - 1) && !is_done(slice, last - 1))
+        last--;
+    if (!last || !is_told(slice, last - 1))
+        return false;
+    return next == slice->switch_count || now - slice->switches[last - 1].tsc < slice->switches[next].tsc - now;
+}
+
+uint64_t ptd_handover_arrive(struct ptd_handover *handover, const struct ptd_slice *slice, uint64_t now)
 {
     enum ptd_tracing state = (enum ptd_tracing)handover->state;
+    bool over = (state == PTD_TRACING_ON && handover->owed > 0) ||
+                (state == PTD_TRACING_DOUBT && is_for_last(handover, slice, now));
     handover->state = PTD_TRACING_ON;
-    if (state == PTD_TRACING_ON && handover->owed > 0) {
+    if (over) {
         handover->owed = 0;
         return 0;
     }
-    if (state == PTD_TRACING_ON) {
+    if (state == PTD_TRACING_ON || state == PTD_TRACING_DOUBT) {
         size_t number = next_told(handover, slice);
         if (number == slice->switch_count)
             return 0;
@@ -130,7 +151,7 @@ void ptd_handover_go_on(struct ptd_handover *handover)
     if (handover->state == PTD_TRACING_OFF)
         handover->state = PTD_TRACING_UNKNOWN;
     else if (handover->state == PTD_TRACING_LOST)
-        handover->state = PTD_TRACING_ON;
+        handover->state = PTD_TRACING_DOUBT;
 }
 
 void ptd_handover_turn_off(struct ptd_handover *handover)

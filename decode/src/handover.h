@@ -12,6 +12,7 @@ enum ptd_tracing {
     PTD_TRACING_OFF,     /* nothing is traced: switches take place at their time */
     PTD_TRACING_LOST,    /* nothing is known of what was traced: the same */
     PTD_TRACING_UNKNOWN, /* it was turned on in the middle of something: the kernel may have written of a switch before */
+    PTD_TRACING_DOUBT,   /* what came before is not known: a switch that was taken may still have to come to its place */
     PTD_TRACING_ON,
     PTD_TRACING_TOLD     /* the kernel has written of a switch, and is on its way there */
 };
@@ -32,10 +33,10 @@ void ptd_handover_pass(struct ptd_handover *handover, const struct ptd_slice *sl
 uint64_t ptd_handover_due(const struct ptd_handover *handover, const struct ptd_slice *slice);
 
 /*
- * A branch leads to `slice->switch_ip`. Returns the time at which the kernel wrote of the switch if that is still to
+ * A branch leads to `slice->switch_ip` at `now`, by the trace's estimate. Returns the time at which the kernel wrote of the switch if that is still to
  * come by the trace's estimate, which is late then; 0: nothing is said of time.
  */
-uint64_t ptd_handover_arrive(struct ptd_handover *handover, const struct ptd_slice *slice);
+uint64_t ptd_handover_arrive(struct ptd_handover *handover, const struct ptd_slice *slice, uint64_t now);
 
 /* A call leads to `slice->tell_ip`: the kernel writes of a switch there. */
 void ptd_handover_tell(struct ptd_handover *handover);
