@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from ptweave.decode import leads
 from ptweave.decode.flow import Decoder, decode_flow
 from support import perf_case, perf_script
 from support.kernel_program import FIRST, KERNEL
@@ -142,6 +143,21 @@ def test_processors_switch_each_for_itself(tmp_path: Path) -> None:
     found, expected = Recording(tmp_path, *machines, told_by=1).full().both()
     assert found == expected
     assert ran(found) == machines[0].ran | machines[1].ran
+
+
+@pytest.mark.parametrize("told_by", [1, 3])
+@pytest.mark.parametrize("timing", ["tsc", "mtc+cyc"])
+def test_of_what_was_before_a_range_a_little_is_enough(timing: str, told_by: int, tmp_path: Path,
+                                                       monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leads that begin in the middle of the trace: there nothing is known of switches."""
+    monkeypatch.setattr(leads, "LEAD", 1000)
+    recording = recorded(tmp_path, 4, timing, told_by=told_by, steps=8000).full()
+    assert len(recording.machines[0].trace()) > 3 * leads.LEAD
+    found, made = ours(recording.file(), tmp_path / "sys", tmp_path / "run.ptw", vmlinux=recording.vmlinux)
+    assert ran(found) == recording.machines[0].ran
+    for size in CUTS:
+        decode_flow(made.bundle, size=size)
+        assert perf_case.answer(made) == found
 
 
 @pytest.mark.parametrize("ring", [1600, 3000])
