@@ -133,6 +133,12 @@ int ptd_flow_enter(struct ptd_decoder *decoder, struct ptd_space *space);
  */
 int ptd_flow_follow(struct ptd_decoder *decoder, struct ptd_rows *rows);
 
+/* Whether switches are made where the kernel makes them: else none of the following has to be called. */
+static inline bool ptd_flow_by_place(const struct ptd_decoder *decoder)
+{
+    return decoder->paced && ptd_handover_by_place(&decoder->slice);
+}
+
 /* A block is about to be appended to the run: it may be where the kernel goes from one thread to the next. */
 void ptd_flow_come_to(struct ptd_decoder *decoder, uint64_t ip);
 

@@ -38,14 +38,17 @@ static void pace_block(struct ptd_decoder *decoder, const struct ptd_block_hit *
 static bool append(struct ptd_decoder *decoder, const struct ptd_block_hit *hit)
 {
     struct ptd_run *run = &decoder->run;
-    ptd_flow_come_to(decoder, hit->ip);
+    bool by_place = ptd_flow_by_place(decoder);
+    if (by_place)
+        ptd_flow_come_to(decoder, hit->ip);
     decoder->used = true;
     decoder->last = hit->block;
     ptd_trail_learn(&decoder->trail, hit, run->length);
     run->blocks[run->length++] = hit->block;
     if (decoder->paced)
         pace_block(decoder, hit);
-    ptd_flow_leave(decoder, (enum ptd_class)hit->last);
+    if (by_place)
+        ptd_flow_leave(decoder, (enum ptd_class)hit->last);
     return ptd_flow_ends_run(decoder, (enum ptd_class)hit->last);
 }
 

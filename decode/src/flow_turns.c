@@ -204,11 +204,6 @@ int ptd_flow_follow(struct ptd_decoder *decoder, struct ptd_rows *rows)
 
 /* ---- what leads to a place ---- */
 
-static bool by_place(const struct ptd_decoder *decoder)
-{
-    return decoder->paced && ptd_handover_by_place(&decoder->slice);
-}
-
 static bool is_call(const struct ptd_decoder *decoder)
 {
     enum ptd_class last = (enum ptd_class)decoder->tables->blocks.last[decoder->last];
@@ -218,7 +213,7 @@ static bool is_call(const struct ptd_decoder *decoder)
 void ptd_flow_come_to(struct ptd_decoder *decoder, uint64_t ip)
 {
     struct ptd_handover *handover = &decoder->handover;
-    if (!by_place(decoder))
+    if (!ptd_flow_by_place(decoder))
         return;
     if (decoder->led && ip == decoder->slice.switch_ip)
         ptd_pace_arrive(&decoder->pace, decoder->rows, decoder->progress.seq + decoder->run.length,
@@ -237,7 +232,7 @@ void ptd_flow_leave(struct ptd_decoder *decoder, enum ptd_class last)
 
 int ptd_flow_handover_event(struct ptd_decoder *decoder, struct ptd_rows *rows, const struct pt_event *event)
 {
-    if (!by_place(decoder) || event->status_update)
+    if (!ptd_flow_by_place(decoder) || event->status_update)
         return 0;
     switch (event->type) {
     case ptev_enabled:
@@ -263,7 +258,7 @@ int ptd_flow_handover_event(struct ptd_decoder *decoder, struct ptd_rows *rows, 
 
 int ptd_flow_settle_turns(struct ptd_decoder *decoder, struct ptd_rows *rows)
 {
-    if (!by_place(decoder))
+    if (!ptd_flow_by_place(decoder))
         return 0;
     ptd_pace_settle(&decoder->pace);
     return ptd_flow_follow(decoder, rows);
@@ -273,7 +268,7 @@ int ptd_flow_lose_turns(struct ptd_decoder *decoder, struct ptd_rows *rows, uint
 {
     const struct ptd_turn here = {
         .next = decoder->progress.seq, .arrival = true, .time = decoder->pace.now};
-    if (!by_place(decoder) || !(ip >> 63))
+    if (!ptd_flow_by_place(decoder) || !(ip >> 63))
         return 0;
     ptd_handover_lose(&decoder->handover);
     return take_turn(decoder, rows, &here, true);

@@ -33,8 +33,8 @@ void ptd_handover_pass(struct ptd_handover *handover, const struct ptd_slice *sl
 uint64_t ptd_handover_due(const struct ptd_handover *handover, const struct ptd_slice *slice);
 
 /*
- * A branch leads to `slice->switch_ip` at `now`, by the trace's estimate. Returns the time at which the kernel wrote of the switch if that is still to
- * come by the trace's estimate, which is late then; 0: nothing is said of time.
+ * A branch leads to `slice->switch_ip` at `now`, by the trace's estimate. Returns the time at which the kernel wrote of
+ * the switch if that is still to come by the estimate, which is late then; 0: nothing is said of time.
  */
 uint64_t ptd_handover_arrive(struct ptd_handover *handover, const struct ptd_slice *slice, uint64_t now);
 
