@@ -24,7 +24,7 @@ from ptweave.data.event_schemas import EVENT_TABLES
 from ptweave.data.ledger import Ledger
 from ptweave.data.manifest import Manifest, State
 from ptweave.data.schemas import TABLES, THUNKS, Column, Table
-from ptweave.merge import critical_path, diff, questions, timeline_rows, views
+from ptweave.merge import call_waits, critical_path, diff, questions, timeline_rows, views
 from ptweave.merge import timeline as timelines
 from ptweave.merge.lineage import Direction, Lineage, node_of
 from ptweave.merge.questions import By, Part, Question, part_of, thunk_number
@@ -277,8 +277,12 @@ class Run(Relations):
         self.need(*(("flow", "paths", "blocks") if part or By(by) is not By.FUNCTION else ("profile", "stacks")))
         return self._ask(questions.hot(By(by), thread=thread, part=part))
 
-    def contention(self, *, each: bool = False) -> Result:
-        """What threads waited for, how long, and who held it; with `each` every wait."""
+    def contention(self, *, each: bool = False, calls: bool = False) -> Result:
+        """What threads waited for, how long, and who held it; with `each` every wait. With `calls` waits in system
+        calls instead, each: which thread ended it, where one of the run is known to have."""
+        if calls:
+            self.need("syscalls", "threads")
+            return self.sql(call_waits.CALLS)
         self.need("thunks", "edges")
         return self._ask(questions.contention(each=each))
 
@@ -339,9 +343,10 @@ class Run(Relations):
     def critical_path(self) -> Result:
         """What the run's end had to wait for, in order of time."""
         self.need("thunks", "edges")
-        thunks = critical_path.THUNKS.format(names=self.names_of(timelines.names(["thunks"])))
-        return self._of(critical_path.critical_path(*(
-            self.sql(sql).arrow() for sql in (thunks, critical_path.EDGES, critical_path.ENDS))))
+        names = self.names_of(timelines.names(["thunks", "syscalls"]))
+        asked = (critical_path.THUNKS.format(names=names), critical_path.EDGES, critical_path.ENDS,
+                 critical_path.BEGINNINGS, critical_path.CALLS.format(names=names), call_waits.WAITS)
+        return self._of(critical_path.critical_path(*(self.sql(sql).arrow() for sql in asked)))
 
     def lineage(self, *, to: str | None = None, from_: str | None = None, memory: bool = False) -> Result:
         """All that a node depended on (`to`), or reached (`from_`): thunks, and inputs or outputs. docs/merge.md says
