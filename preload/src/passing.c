@@ -39,6 +39,7 @@ void ptw_view_serve(void)
 	for (uint32_t i = ptw_copy_count; i-- > 0;)
 		if (i < ptw_copy_count && (ptw_page_traits[ptw_copies[i].page] & PTW_PASSED))
 			ptw_view_share(ptw_copies[i].page, 1);
+	ptw_view_exchange();
 	__atomic_store_n(&ptw_slot()->view_served, asked, __ATOMIC_SEQ_CST);
 	ptw_restore_signals(&mask);
 }
@@ -67,6 +68,25 @@ static bool waits_for_others(uint64_t asked)
 	return false;
 }
 
+/* Meanwhile somebody may wait for us. */
+static void pause_serving(int tries)
+{
+	ptw_view_serve();
+	if (tries < 100)
+		PTW_SYS(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
+	else
+		ptw_sleep_ns(PAUSE_NS);
+}
+
+void ptw_view_spread(void)
+{
+	if (!ptw_private || __atomic_load_n(&ptw_shared->slots_high, __ATOMIC_RELAXED) < 2)
+		return;
+	uint64_t asked = ask_others(), end = ptw_monotonic_ns() + PATIENCE_NS;
+	for (int tries = 0; waits_for_others(asked) && ptw_monotonic_ns() < end; tries++)
+		pause_serving(tries);
+}
+
 static uint32_t others_copies(uint32_t page)
 {
 	uint32_t all = __atomic_load_n(&ptw_page_copies[page], __ATOMIC_SEQ_CST);
@@ -91,13 +111,8 @@ void ptw_view_pass(uint64_t address, uint64_t code)
 	if (!others_copies(page))
 		return;
 	uint64_t asked = ask_others(), end = ptw_monotonic_ns() + PATIENCE_NS;
-	for (int tries = 0; others_copies(page) && waits_for_others(asked) && ptw_monotonic_ns() < end; tries++) {
-		ptw_view_serve(); /* somebody may wait for us meanwhile */
-		if (tries < 100)
-			PTW_SYS(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
-		else
-			ptw_sleep_ns(PAUSE_NS);
-	}
+	for (int tries = 0; others_copies(page) && waits_for_others(asked) && ptw_monotonic_ns() < end; tries++)
+		pause_serving(tries);
 }
 
 void ptw_view_expect(uint32_t page)

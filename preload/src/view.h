@@ -74,6 +74,10 @@ PTW_HIDDEN void ptw_view_release(void);
  * ever. */
 PTW_HIDDEN void ptw_view_exchange(void);
 
+/* The same in all other threads, which have it behind them on return: what this one committed they have. One that is
+ * stopped is not waited for longer than a second. */
+PTW_HIDDEN void ptw_view_spread(void);
+
 /* Around a call, to the end of the block. */
 static inline void ptw_view_called(bool *exchanges)
 {

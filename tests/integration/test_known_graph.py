@@ -11,6 +11,7 @@ import itertools
 import os
 import re
 import shutil
+import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,7 +28,7 @@ from ptweave.decode.thunks import decode_thunks
 from ptweave.merge import Run, merge_run
 from support.command import compile_c, ptweave
 from support.engine import PROGRAMS
-from support.modes import Mode, process_mode, run
+from support.modes import UNDER_LIBTTHREAD, Mode, process_mode, run
 
 THREADS, ITEMS, PAGE, APART = 4, 3, 4096, 16 * 4096
 NATIVE_RUNS, ENGINE_RUNS = (20, 20) if "PTWEAVE_LONG" in os.environ else (5, 2)
@@ -277,3 +278,24 @@ def test_what_is_set_up_once_does_not_race_and_goes_to_all_who_use_it(tmp_path: 
             counts = dict(known.run.sql("select operation, count(*) from thunks where operation like 'once%' "
                                         "group by 1"))
             assert counts == {"once_done": 2, "once": 4}
+
+
+@pytest.mark.parametrize("mode", UNDER_LIBTTHREAD, ids=str)
+def test_a_static_variable_is_initialised_before_who_waits_for_it_or_sees_its_guard(tmp_path: Path, mode: Mode) -> None:
+    """Each of the program's threads looks whether it is. Who sees the guard alone is not ordered, which is the control:
+    in the private view it is known that bytes differ."""
+    program = tmp_path / "known_guard"
+    subprocess.run(["g++", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-Wl,-z,now", "-o", program,
+                    PROGRAMS / "known_guard.cpp"], check=True)
+    for _ in range(NATIVE_RUNS):
+        with natively(program, tmp_path, mode, "") as known:
+            objects = [row for row in known.run.sql(
+                "select object, operation, count(*) from thunks where operation like 'once%' group by all").rows()
+                if known.page(0) - 16 * APART < row[0] < known.page(1) + 16 * APART]
+            assert sorted(count for _, operation, count in objects if operation == "once_done") == [1, 1]
+            assert [count for _, operation, count in objects if operation == "once"] == [2]
+            if mode.access == "exact":
+                races = {page for page, in known.run.sql("select page from races")}
+                assert {known.page(0), known.page(1)} & races == ({known.page(1)} if mode.view == "shared" else set())
+                edges = known.between(known.page(0))
+                assert {one for one, _ in edges} | {to for _, to in edges} == {0, 1, 2}
