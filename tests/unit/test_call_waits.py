@@ -11,7 +11,7 @@ import pytest
 
 from ptweave.cli import main
 from ptweave.data.bundle import Bundle
-from ptweave.data.schemas import PROCESSES, SYSCALLS, THREADS
+from ptweave.data.schemas import PROCESSES, SYSCALLS, THREADS, THUNKS
 from ptweave.merge import Run, merge_run
 from ptweave.merge.call_waits import WAITS
 from support.bundle_writer import BundleWriter, put
@@ -234,8 +234,12 @@ def test_two_that_feed_each_other_are_followed_in_turns(bundle: Bundle) -> None:
 
 
 def test_calls_that_wait_are_listed_longest_first(bundle: Bundle, capfd: pytest.CaptureFixture[str]) -> None:
+    with Run(bundle.path) as run:
+        first, = run.sql("from thunks").arrow().to_pylist()
+    put(bundle, THUNKS, [first, {**first, "thunk": 1, "operation": "sem_wait", "t": 1910, "wait": 30}])
     put(bundle, SYSCALLS, [read(0, 300, 600, 4), write(1, 500, 4), call(0, "nanosleep", 700, 1900, 1, 0),
-                           call(0, "getpid", 1900, 1999), call(0, "pause", 1950, None, result=None)])
+                           call(0, "getpid", 1900, 1905), call(0, "pause", 1950, None, result=None),
+                           call(0, "futex", 1912, 1939, 64, 128, 0, result=0)])
     with Run(bundle.path) as run:
         assert run.contention(calls=True).rows() == [
             ("nanosleep", 0, 700, 1200, None, None, None, None), ("read", 0, 300, 300, PIPE, 1, "main", 500),

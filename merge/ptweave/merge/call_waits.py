@@ -252,7 +252,12 @@ with ended as ({WAITS})
 select called.name as operation, called.thread, called.t_enter as t, called.t_exit - called.t_enter as wait_ns,
        files[1] as file, by_thread, start_function as by_function, released
 from (from syscalls where {MAY_WAIT}) as called
+asof left join (
+  select thread, t, max(t + coalesce(wait, 0)) over (partition by thread order by thunk) as finished
+  from thunks) as step
+  on step.thread = called.thread and called.t_enter >= step.t
 left join ended on ended.thread = called.thread and ended.t_enter = called.t_enter and ended.t_exit = called.t_exit
 left join threads on threads.thread = by_thread
+where called.t_enter >= coalesce(step.finished, called.t_enter)
 order by wait_ns desc nulls last, t, called.thread"""
-"""Calls that may wait, longest first."""
+"""Calls that may wait, longest first, but for those that are part of an operation."""

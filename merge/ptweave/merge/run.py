@@ -279,7 +279,7 @@ class Run(Relations):
 
     def contention(self, *, each: bool = False, calls: bool = False) -> Result:
         """What threads waited for, how long, and who held it; with `each` every wait. With `calls` waits in system
-        calls instead, each: which thread ended it, where one of the run is known to have."""
+        calls outside of operations instead, each: which thread ended it, where one of the run is known to have."""
         if calls:
             self.need("syscalls", "threads")
             return self.sql(call_waits.CALLS)

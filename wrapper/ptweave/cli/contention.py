@@ -24,7 +24,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--each", action="store_true", help="every single wait instead of sums by object")
     what.add_argument("--calls", action="store_true",
-                      help="every system call that may wait, and which thread ended that, where it is one of the run's")
+                      help="every system call that may wait, outside of operations, and which thread ended that, where "
+                           "it is one of the run's")
     add_output(parser)
 
 
