@@ -58,3 +58,19 @@ def test_who_waited_for_whom_in_which_call(tmp_path: Path, threads: str) -> None
                    if tids[row["thread"]] == deed.who and row["what"] == "run") > 90_000_000, name
     assert sum(row["ns"] for row in path) == path[-1]["t_end"] - path[0]["t_begin"]
     assert all(one["t_end"] == following["t_begin"] for one, following in pairwise(path))
+
+
+def test_a_pipeline_depends_on_what_is_read_at_its_begin(tmp_path: Path) -> None:
+    """What a later command reads and writes is the control."""
+    (tmp_path / "in").write_text("one\ntwo\n")
+    (tmp_path / "other").write_text("three\n")
+    (tmp_path / "script").write_text("cat in | tr a-z A-Z | sort -r > out\ncat other > last\n")
+    done = ptweave("wrap", "-o", tmp_path / "run.ptw", "--", "sh", "script", cwd=tmp_path)
+    assert done.status == 0 and (tmp_path / "out").read_text() == "TWO\nONE\n", done.err
+    with Run(tmp_path / "run.ptw") as run:
+        def ends(**node: str) -> set[str]:
+            return {row["path"] for row in run.lineage(**node).arrow().to_pylist()
+                    if row["path"] in ("in", "other", "script", "out", "last")}
+
+        assert ends(to="file:out") == {"in", "script"} and ends(to="file:last") == {"other", "script"}
+        assert ends(from_="file:in") == {"out"} and ends(from_="file:other") == {"last"}

@@ -149,3 +149,69 @@ def test_a_file_whose_name_is_no_text_is_found_by_it(tmp_path: Path) -> None:
     moves(writer, 0, "write", 3, t=2700)
     bundle = merged(writer)
     assert ends(bundle, to="file:\udc80\udcff") == ends(bundle, to="file:\\x80\\xff") == {"stdin"}
+
+
+PIPE = "pipe:[7]"
+
+
+def processes(folder: Path, *, edge: bool = True) -> BundleWriter:
+    """A process reads its input at 500 and begins another at 1000, as `edge` says or with nothing that does; that one
+    executes a program, of which nothing is logged."""
+    writer = BundleWriter(folder / "run.ptw")
+    writer.task(0)
+    writer.task(1, pid=200, tid=200, space=1, creator=100, begin=1000)
+    writer.thunk(0, t=0, operation="start")
+    writer.thunk(0, t=900, operation="fork" if edge else "mutex_unlock", object_=0, acquire=False, release=True,
+                 clock=[2])
+    writer.thunk(0, t=3000, operation="mutex_lock", clock=[3])
+    writer.thunk(1, t=1010, operation="start", object_=0, clock=[2, 1] if edge else [0, 1])
+    writer.thunk(1, t=1020, operation="start", clock=[2, 2] if edge else [0, 2])
+    return writer
+
+
+def piped(writer: BundleWriter, thread: int, name: str, *, t: int, size: int, pipe: str | None = PIPE) -> None:
+    """A process moves so many bytes through its descriptor 7 or 8 of a pipe."""
+    moves(writer, thread, name, 8 if name == "write" else 7, t=t, size=size)
+    assert writer.syscalls
+    writer.syscalls[-1].update(files=[pipe, None, None], pid=200 if thread else 100)
+
+
+@pytest.mark.parametrize("edge", [True, False])
+def test_a_process_knows_what_the_one_did_that_made_it(tmp_path: Path, edge: bool) -> None:
+    """By vfork, too, of which nothing is logged. The control is what that one did later."""
+    writer = processes(tmp_path, edge=edge)
+    moves(writer, 0, "read", 0, t=500)
+    moves(writer, 1, "write", 1, t=1500)
+    bundle = merged(writer)
+    assert ends(bundle, to="fd:1") == {"stdin"} and ends(bundle, from_="fd:0") == {"stdout"}
+    assert ends(bundle, from_="thunk:0.2") == set()
+
+
+@pytest.mark.parametrize(("put", "taken", "pipe", "reached"), [
+    ((10, 10), (4, 4), PIPE, True), ((10, 10), (4, 4), None, False), ((10, 10), (4, 4), "pipe:[8]", False),
+    ((4, 4), (10, 10), PIPE, True)])
+def test_what_was_put_into_a_pipe_goes_to_who_takes_those_bytes(
+        tmp_path: Path, put: tuple[int, int], taken: tuple[int, int], pipe: str | None, reached: bool) -> None:
+    writer = processes(tmp_path, edge=False)
+    writer.sideband = [{**row, "value": 1} for row in writer.sideband]  # another process made it
+    moves(writer, 0, "read", 0, t=500)
+    for at, size in zip((1100, 1200), put, strict=True):
+        piped(writer, 0, "write", t=at, size=size)
+    for at, size in zip((1150, 1250), taken, strict=True):
+        piped(writer, 1, "read", t=at, size=size, pipe=pipe)
+    moves(writer, 1, "write", 1, t=1500)
+    bundle = merged(writer)
+    assert ("stdin" in ends(bundle, to="fd:1"), "stdout" in ends(bundle, from_="fd:0")) == (reached, reached)
+
+
+def test_bytes_of_a_pipe_that_were_put_in_later_are_not_those_taken(tmp_path: Path) -> None:
+    """Two write to it, one before it reads its input and one after; only what the first wrote is taken."""
+    writer = processes(tmp_path, edge=False)
+    writer.sideband = [{**row, "value": 1} for row in writer.sideband]
+    piped(writer, 0, "write", t=100, size=4)
+    moves(writer, 0, "read", 0, t=3100)
+    piped(writer, 0, "write", t=3200, size=4)
+    piped(writer, 1, "read", t=3300, size=4)
+    moves(writer, 1, "write", 1, t=3500)
+    bundle = merged(writer)
+    assert ends(bundle, to="fd:1") == {None} and ends(bundle, from_="fd:0") == {None}

@@ -3,9 +3,10 @@
 
 What a thread reads it may carry on, in its registers and on its own stack, which are not recorded: whatever it does
 from then on may depend on it. So what is reached of a thread is all from some thunk on, and what something depended on
-is all up to some thunk. What it carries it may give to a thread that it makes or that joins it, and it may at any time
-put it where another thread looks at its stack. With `memory` it is assumed that threads carry nothing, and only what
-went through pages that both sides touched is followed, thunk by thunk: fewer thunks, and perhaps too few.
+is all up to some thunk. What it carries it may give to a thread that it makes or that joins it, or put it into a
+pipe, and it may at any time put it where another thread looks at its stack. With `memory` it is assumed that threads
+carry nothing, and only what went through pages that both sides touched is followed, thunk by thunk: fewer thunks, and
+perhaps too few.
 """
 
 from __future__ import annotations
@@ -36,9 +37,38 @@ handed as (
   union all
   select from_thread, from_until, to_thread, to_thunk from edges
   join thunks on thunks.thread = to_thread and thunks.thunk = to_thunk
-  where kind = 'sync' and operation in ('start', 'join'){stacks})
+  where kind = 'sync' and operation in ('start', 'join')
+  union all
+  select thunks.thread, thunk, child.thread, 0
+  from (from threads where not own and thread not in (
+    select to_thread from edges where kind = 'sync' and to_thunk = 0)) as child
+  asof join thunks on thunks.thread = child.parent and child.t_start >= thunks.t{more})
 """
-"""What hands something over: through memory; with the argument of a new thread and the result of one that is joined."""
+"""What hands something over: through memory; with the argument of a new thread, or of a program that is executed by a
+child of vfork, to which no edge leads; and the result of a thread that is joined."""
+
+_PIPED = "select 1 from syscalls where files[1] like 'pipe:[%' limit 1"
+
+_PIPES = """
+piped as (
+  select files[1] as pipe, input, transfers.thread, thunk, "offset" as first, "offset" + size as behind
+  from transfers join syscalls on syscalls.thread = transfers.thread and syscalls.t_enter = transfers.t
+  where files[1] like 'pipe:[%' and kind in ('read', 'write') and name in ('read', 'readv', 'write', 'writev')
+    and "offset" is not null and thunk is not null),
+puts as (from piped where not input),
+takes as (from piped where input),
+through as (
+  select puts.thread as from_thread, puts.thunk as from_until, takes.thread as to_thread, takes.thunk as to_thunk
+  from takes asof join puts on puts.pipe = takes.pipe and takes.first >= puts.first where takes.first < puts.behind
+  union
+  select puts.thread, puts.thunk, takes.thread, takes.thunk
+  from puts asof join takes on puts.pipe = takes.pipe and puts.first >= takes.first where puts.first < takes.behind),
+"""
+"""Bytes that came out of a pipe are those that went in at the same place. Of a write and a read that have bytes in
+common, the one begins within the other."""
+
+_THROUGH_PIPES = """
+  union all select from_thread, from_until, to_thread, to_thunk from through"""
 
 _ON_STACKS = """
   union all select owner, sees, guest, thunk from lent where sees >= 0
@@ -266,7 +296,9 @@ class Lineage:
         better = max if self._back else min
         cut: dict[int, tuple[int, int]] = {}
         stacks = bool(self._ask("select 1 from accesses where region = 'stack' limit 1"))
-        self._handed = (_STACKS if stacks else "") + _HANDED.format(stacks=_ON_STACKS if stacks else "")
+        pipes = bool(self._ask(_PIPED))
+        self._handed = (_PIPES if pipes else "") + (_STACKS if stacks else "") + _HANDED.format(
+            more=(_THROUGH_PIPES if pipes else "") + (_ON_STACKS if stacks else ""))
         news = {thread: better(thunk for other, thunk in starts if other == thread) for thread, _ in starts}
         turn = 0
         while news:
