@@ -238,12 +238,13 @@ class Lineage:
             raise BadInput(f"was not {way} in this run, as far as is known", where=node.text,
                            remedy='ptweave query RUN "select distinct path, descriptor from transfers" shows all')
         starts: set[tuple[int, int]] = set()
+        accessed = bool(self._ask("select 1 from accesses limit 1"))
         for transfer, kind, _, thread, thunk, address, offset, size in found:
             pages = _pages(address, offset, size, node)
             if kind == "map":
                 starts |= self._of_map(transfer, pages)
             elif thunk is not None:
-                starts |= self._of_buffer(thread, thunk, pages)
+                starts |= self._of_buffer(thread, thunk, pages) if accessed else {(thread, thunk)}
         return starts
 
     def _at_address(self, node: Node) -> set[tuple[int, int]]:
