@@ -4,6 +4,7 @@ an S3-compatible store."""
 
 from __future__ import annotations
 
+import gc
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -132,6 +133,11 @@ def test_a_name_that_leads_out_of_the_bundle_is_refused(tmp_path: Path) -> None:
         system.store.clear()
 
 
+def clients() -> set[int]:
+    """Dask's clients that there are."""
+    return {id(one) for one in gc.get_objects() if type(one) is distributed.Client}
+
+
 def test_a_cluster_that_is_not_there_is_one_line(recorded: Path, capfd: pytest.CaptureFixture[str],
                                                  monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ptweave.decode.cluster.SECONDS", 1)
@@ -139,6 +145,35 @@ def test_a_cluster_that_is_not_there_is_one_line(recorded: Path, capfd: pytest.C
         connect("tcp://127.0.0.1:9")
     assert main(["merge", "--cluster", "nonsense://x", str(recorded)]) == 2
     assert len([line for line in capfd.readouterr().err.splitlines() if line.startswith("ptweave: ")]) == 1
+
+
+@pytest.mark.parametrize("there, error", [("tcp://127.0.0.1:9", MachineLacks), ("nonsense://x", BadInput)])
+def test_a_client_that_cannot_connect_is_gone_at_once(there: str, error: type[Exception],
+                                                      monkeypatch: pytest.MonkeyPatch) -> None:
+    """Left to be collected whenever that may be, it closes itself while the next one begins, and both wait for ever."""
+    monkeypatch.setattr("ptweave.decode.cluster.SECONDS", 1)
+    gc.collect()
+    gc.disable()
+    try:
+        before = clients()
+        with pytest.raises(error):
+            connect(there)
+        assert clients() <= before
+    finally:
+        gc.enable()
+
+
+def test_control_dask_leaves_a_client_that_cannot_connect() -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        before = clients()
+        with pytest.raises(OSError):
+            distributed.Client("tcp://127.0.0.1:9", timeout=1, set_as_default=False)
+        assert len(clients() - before) == 1
+    finally:
+        gc.enable()
+        gc.collect()
 
 
 def test_a_run_that_is_not_decoded_is_not_merged_by_a_cluster(address: str, recorded: Path,

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import threading
 import time
@@ -37,17 +38,26 @@ def connect(address: str) -> Any:
         distributed: Any = import_module("distributed")
     except ImportError as error:
         raise MachineLacks("dask.distributed is not installed", remedy="pip install 'ptweave[cluster]'") from error
-    try:
-        client = distributed.Client(address, timeout=SECONDS, set_as_default=False)
-    except (OSError, TimeoutError) as error:
-        raise MachineLacks("no Dask scheduler answers", where=address,
-                           remedy="start one with: dask scheduler; and workers with: dask worker ADDRESS") from error
-    except ValueError as error:
-        raise BadInput(f"is no address ({error})", where=address, remedy="write it like tcp://host:8786") from error
+    client = _client(distributed, address)
     if not client.nthreads():
         client.close()
         raise MachineLacks("the Dask scheduler has no workers", where=address, remedy="start: dask worker ADDRESS")
     return client
+
+
+def _client(distributed: Any, address: str) -> Any:
+    failed: BadInput | MachineLacks
+    try:
+        return distributed.Client(address, timeout=SECONDS, set_as_default=False)
+    except (OSError, TimeoutError):
+        failed = MachineLacks("no Dask scheduler answers", where=address,
+                              remedy="start one with: dask scheduler; and workers with: dask worker ADDRESS")
+    except ValueError as error:
+        failed = BadInput(f"is no address ({error})", where=address, remedy="write it like tcp://host:8786")
+    # A client that could not connect is left open until it is collected, and takes Dask's lock then: if that is while
+    # another client begins, which holds the lock, both wait for ever. So it is collected here.
+    gc.collect()
+    raise failed
 
 
 @contextlib.contextmanager
