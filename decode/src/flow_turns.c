@@ -114,6 +114,15 @@ static int close_at(struct ptd_decoder *decoder, struct ptd_rows *rows, struct p
     return 0;
 }
 
+/* Whether one thread runs in one space from switch `begin` to switch `end`: it was not away in between, and elsewhere. */
+static bool is_one(const struct ptd_switch *begin, const struct ptd_switch *end)
+{
+    const struct ptd_switch *at = begin;
+    while (at < end && at[1].thread == begin->thread && at[1].space == begin->space)
+        at++;
+    return at == end;
+}
+
 /* The switch in force, if another one was entered than that. */
 static const struct ptd_switch *to_enter(const struct ptd_decoder *decoder)
 {
@@ -121,8 +130,8 @@ static const struct ptd_switch *to_enter(const struct ptd_decoder *decoder)
     if (!running || running == entered)
         return NULL;
     const struct ptd_switch *to = &decoder->slice.switches[running - 1];
-    const struct ptd_switch *from = entered ? to + entered - running : NULL;
-    return from && from->thread == to->thread && from->space == to->space ? NULL : to;
+    const struct ptd_switch *from = entered ? &decoder->slice.switches[entered - 1] : NULL;
+    return from && is_one(from < to ? from : to, from < to ? to : from) ? NULL : to;
 }
 
 /* What runs from a turn on is perhaps another thread's; `told`: so is its time. Returns 0 or negative errno. */

@@ -215,6 +215,14 @@ def test_processes_sharing_cpus(mode: int, seed: int, tmp_path: Path) -> None:
         assert [ip for _, ip in found.get(tid, [])] == executed
 
 
+@pytest.mark.parametrize("mode", [3, 2], ids=["switch_cpu_wide", "switch"])
+def test_a_thread_that_changes_its_cpu_is_in_order_though_nobody_ran_where_it_was(mode: int, tmp_path: Path) -> None:
+    writer = PerfWriter(have_sched_switch=mode)
+    run = Scheduled(tmp_path, 7, writer, alone=True).run()
+    found = agree(writer.write(tmp_path / "perf.data"), tmp_path / "sys")
+    assert [ip for _, ip in found[run.tids[0]]] == run.executed[run.tids[0]]
+
+
 def test_switches_may_come_from_the_tracepoint(tmp_path: Path) -> None:
     answers = []
     for mode in (3, 1):

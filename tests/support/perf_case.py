@@ -122,6 +122,7 @@ class Scheduled:
     tids: tuple[int, ...] = (100, 200, 300)
     cpus: int = 2
     slices: int = 40
+    alone: bool = False  # the first one runs, now on one CPU, now on another, and nobody else
     traces: dict[int, PtWriter] = field(default_factory=dict)
     executed: dict[int, list[int]] = field(default_factory=dict)
 
@@ -143,17 +144,16 @@ class Scheduled:
         clock = float(START)
         switches: list[tuple[int, int, int, int]] = []  # tsc, cpu, old, new
         running = dict.fromkeys(range(self.cpus), 0)
-        for number in range(self.slices):
-            chosen = chance.sample(self.tids, self.cpus)
+        for _ in range(self.slices):
             ends = []
-            for cpu, tid in enumerate(chosen):
+            for cpu, tid in self._chosen(chance):
                 machine = machines[tid]
                 machine.clock = clock + chance.randrange(500)
                 switches.append((machine.now() - 60, cpu, running[cpu], tid))
                 running[cpu] = tid
-                places[tid] = self._slice(machine, cpu, places[tid], chance, first=number == 0)
+                places[tid] = self._slice(machine, cpu, places[tid], chance, first=not self.traces[cpu].data)
                 ends.append(machine.clock)
-                if chance.random() < 0.5:
+                if self.alone or chance.random() < 0.5:
                     switches.append((machine.now() + 60, cpu, tid, 0))
                     running[cpu] = 0
             clock = max(ends) + chance.randrange(300, 3000)
@@ -166,6 +166,12 @@ class Scheduled:
         for tid in self.tids:
             self.writer.exit(tid, tid, end)
         return self
+
+    def _chosen(self, chance: random.Random) -> list[tuple[int, int]]:
+        """Who runs next, and where."""
+        if self.alone:
+            return [(chance.randrange(self.cpus), self.tids[0])]
+        return list(enumerate(chance.sample(self.tids, self.cpus)))
 
     def _slice(self, machine: TimedMachine, cpu: int, place: int, chance: random.Random, *, first: bool) -> int:
         machine.packets = self.traces[cpu]
