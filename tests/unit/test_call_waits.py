@@ -170,6 +170,8 @@ def test_events_are_waited_for_by_number_in_one_program(bundle: Bundle, thread: 
      [(0, 300, 500, 1)]),
     ([call(1, "fcntl", 200, 201, 4, 6, 1, file="/lock"), call(1, "close", 500, 501, 4, file="/lock"),
       call(0, "fcntl", 300, 600, 5, 7, 1, file="/lock")], [(0, 300, 500, 1)]),
+    ([call(1, "fcntl", 200, 201, 4, 6, 1, file="/lock"), call(1, "fcntl", 500, 501, 4, 6, 1, file="/lock"), exited(550),
+      call(0, "fcntl", 300, 600, 5, 7, 1, file="/lock")], [(0, 300, 500, 1)]),
     ([call(1, "close", 500, 501, 4, file="/lock"), call(0, "flock", 300, 600, 5, 2, file="/lock")], []),
     ([call(1, "flock", 200, 201, 4, 2, file="/a"), call(1, "flock", 500, 501, 4, 8, file="/a"),
       call(0, "flock", 300, 600, 5, 2, file="/lock")], []),

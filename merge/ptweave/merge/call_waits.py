@@ -210,19 +210,24 @@ locking as (
     and (name = 'flock' or args[2] in {_LOCKING}) and thread is not null),
 locked as (select pid, file, min(t_exit) as since from locking where takes group by pid, file),
 unlocking as (
-  select locking.pid, locking.file, thread, t_enter as t from locking where name = 'fcntl' or not takes
+  select locking.pid, locking.file, thread, t_enter as t, false as ended from locking where name = 'fcntl' or not takes
   union all
-  select pid, files[1], thread, t_enter from syscalls where name = 'close' and thread is not null
+  select pid, files[1], thread, t_enter, false from syscalls where name = 'close' and thread is not null
   union all
-  select ends.pid, locked.file, ends.thread, ends.t from ends join locked on locked.pid = ends.pid),
-unlocked as (
-  select locking.thread, locking.t_enter, locking.t_exit, locking.name, max(unlocking.t) as released,
-         arg_max(unlocking.thread, unlocking.t) as by_thread
+  select ends.pid, locked.file, ends.thread, ends.t, true from ends join locked on locked.pid = ends.pid),
+given_back as (
+  select locking.thread, locking.t_enter, locking.t_exit, locking.name, unlocking.pid,
+         coalesce(max(unlocking.t) filter (not ended), max(unlocking.t)) as released,
+         coalesce(arg_max(unlocking.thread, unlocking.t) filter (not ended),
+                  arg_max(unlocking.thread, unlocking.t)) as by_thread
   from locking join unlocking on unlocking.file = locking.file and unlocking.thread <> locking.thread
     and unlocking.t > locking.t_enter and unlocking.t <= locking.t_exit
   join locked on locked.pid = unlocking.pid and locked.file = unlocking.file and unlocking.t > locked.since
-  where locking.waits group by all),"""
-"""A lock on a file is given back by who has had it, with a call or by closing the file, or ends."""
+  where locking.waits group by all),
+unlocked as (
+  select thread, t_enter, t_exit, name, max(released) as released, arg_max(by_thread, released) as by_thread
+  from given_back group by all),"""
+"""A lock on a file is given back by who has had it, with a call or by closing the file, or, if that did not, ends."""
 
 _FUTEXES = """
 woken as (
