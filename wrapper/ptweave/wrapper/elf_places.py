@@ -13,6 +13,7 @@ from elftools.elf.elffile import ELFFile
 
 from ptweave.data.errors import BadInput
 from ptweave.wrapper.elf_functions import Functions
+from ptweave.wrapper.elf_headers import loads
 
 _NOTES_MOST = 8 << 20
 _BITS = {"EM_X86_64": 64, "EM_386": 32}
@@ -81,7 +82,7 @@ class Places:
                 elf = ELFFile(file)
                 self._machine = str(elf["e_machine"])
                 self._segments = [(int(one["p_vaddr"]), int(one["p_filesz"]), int(one["p_offset"]))
-                                  for one in elf.iter_segments() if one["p_type"] == "PT_LOAD"]
+                                  for one in loads(elf)]
                 self._functions = Functions(elf, file)
                 self._read_markers(elf)
         except OSError as error:

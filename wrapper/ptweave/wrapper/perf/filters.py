@@ -14,13 +14,14 @@ from pathlib import Path
 
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
-from elftools.elf.sections import SymbolTableSection
 
 from ptweave.data import BadInput
 from ptweave.data.manifest import MAX_FILTERS, FilterKind
+from ptweave.wrapper.elf_functions import Functions
+from ptweave.wrapper.elf_headers import loads
+from ptweave.wrapper.elf_symbols import Kind
 
 _SPELLED = re.compile(r"\s*(\w+)\s+([^@\s]+)\s*@\s*(\S.*?)\s*")
-_TABLES = (".symtab", ".dynsym")
 
 
 @dataclass(frozen=True)
@@ -77,12 +78,10 @@ class NoSymbol(LookupError):
 
 def function_place(elf: ELFFile, symbol: str) -> tuple[int, int, int]:
     """A function's offset in the file, its size, and its address as the file has it. Raises NoSymbol."""
-    for name in _TABLES:
-        table = elf.get_section_by_name(name)
-        if not isinstance(table, SymbolTableSection):
-            continue
-        for entry in table.get_symbol_by_name(symbol) or []:
-            if entry["st_info"]["type"] in ("STT_FUNC", "STT_GNU_IFUNC") and entry["st_size"]:
-                for offset in elf.address_offsets(entry["st_value"], entry["st_size"]):
-                    return int(offset), int(entry["st_size"]), int(entry["st_value"])
+    segments = list(loads(elf))
+    for function in Functions(elf, elf.stream).all(symbol, (Kind.FUNCTION,)):
+        for one in segments if function.size else ():
+            within = function.address - int(one["p_vaddr"])
+            if 0 <= within <= int(one["p_filesz"]) - function.size:
+                return int(one["p_offset"]) + within, function.size, function.address
     raise NoSymbol(f"there is no function {symbol} in it")

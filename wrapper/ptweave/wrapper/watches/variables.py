@@ -6,6 +6,7 @@ Files are hostile: what makes no sense in one is not there.
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,13 +16,16 @@ from typing import Any
 from elftools.common.exceptions import DWARFError, ELFError
 from elftools.dwarf.die import DIE
 from elftools.elf.elffile import ELFFile
-from elftools.elf.sections import SymbolTableSection
 
 from ptweave.data import BadInput
+from ptweave.wrapper.elf_headers import loads
+from ptweave.wrapper.elf_symbols import Kind, Table, read_tables
 
 IDENTITY = 1024
 """Bytes of a file's beginning by which it is known in memory."""
 _DEPTH = 64
+_KINDS = (Kind.OBJECT, Kind.THREAD_LOCAL, Kind.COMMON)
+_ANONYMOUS = b"_GLOBAL__N_1"
 _TYPES_THROUGH = {"DW_TAG_typedef", "DW_TAG_const_type", "DW_TAG_volatile_type", "DW_TAG_atomic_type",
                   "DW_TAG_restrict_type"}
 _RECORDS = {"DW_TAG_structure_type", "DW_TAG_class_type", "DW_TAG_union_type"}
@@ -57,13 +61,13 @@ class Variables:
                 self._data = ELFFile(file)
                 if self._data["e_machine"] != "EM_X86_64" or self._data.elfclass != 64:
                     raise ELFError("another machine")
-                loaded = [one for one in self._data.iter_segments() if one["p_type"] == "PT_LOAD"]
+                loaded = list(loads(self._data))
                 self.low = min(int(one["p_vaddr"]) for one in loaded) & -4096
                 self.high = max(int(one["p_vaddr"]) + int(one["p_memsz"]) for one in loaded)
                 self.relocated = self._data["e_type"] == "ET_DYN"
                 file.seek(0)
                 self.identity = file.read(IDENTITY)
-                self._symbols = _symbols(self._data)
+                self._tables = read_tables(self._data, file)
         except OSError as error:
             raise BadInput(f"cannot be read ({error.strerror})", where=str(path), remedy="check the path") from error
         except _BROKEN as error:
@@ -72,7 +76,10 @@ class Variables:
 
     def find(self, name: str) -> list[Symbol]:
         """All variables of that name."""
-        return self._symbols.get(name, [])
+        found: dict[Symbol, None] = {}  # both tables may have it
+        for table in self._tables:
+            found |= dict.fromkeys(_called(table, _spellings(name)))
+        return list(found)
 
     def type_at(self, address: int, path: tuple[str | int, ...], where: str) -> Piece | None:
         """What `path` leads to in the variable at `address`; None when the file's debug information does not have it.
@@ -93,37 +100,20 @@ class Variables:
         return self.low <= address and address + length <= self.high
 
 
-def _symbols(elf: ELFFile) -> dict[str, list[Symbol]]:
-    found: dict[str, list[Symbol]] = {}
-    for section in elf.iter_sections():
-        if not isinstance(section, SymbolTableSection):
-            continue
-        for symbol in section.iter_symbols():
-            kind = symbol["st_info"]["type"]
-            if kind not in ("STT_OBJECT", "STT_TLS", "STT_COMMON") or symbol["st_shndx"] == "SHN_UNDEF":
-                continue
-            one = Symbol(int(symbol["st_value"]), int(symbol["st_size"]), kind == "STT_TLS")
-            for name in {symbol.name.partition("@")[0], _plain(symbol.name)}:
-                places = found.setdefault(name, [])
-                if one not in places:
-                    places.append(one)
-    return found
+def _called(table: Table, spellings: re.Pattern[bytes]) -> Iterator[Symbol]:
+    places = {match.start() for match in spellings.finditer(table.names)}
+    for _, symbol in table.called(places):
+        if symbol.kind in _KINDS and symbol.defined:
+            yield Symbol(symbol.address, symbol.size, symbol.kind == Kind.THREAD_LOCAL)
 
 
-def _plain(name: str) -> str:
-    """`ns::name` of a C++ variable's linkage name that is nothing but nested names; else the name itself."""
-    if not name.startswith("_ZN") or not name.endswith("E"):
-        return name
-    rest, words = name[3:-1].removeprefix("L"), []
-    while rest:
-        digits = len(rest) - len(rest.lstrip("0123456789"))
-        if not digits:
-            return name
-        length = int(rest[:digits])
-        words.append("(anonymous namespace)" if rest[digits:digits + length] == "_GLOBAL__N_1"
-                     else rest[digits:digits + length])
-        rest = rest[digits + length:].removeprefix("L")
-    return "::".join(words)
+def _spellings(name: str) -> re.Pattern[bytes]:
+    """How a symbol of this variable may be spelt, up to its end: as it is, or as a C++ compiler spells `ns::name`
+    (nested names; L: known in its file alone). With or without the version of a library that it is of."""
+    plain = name.encode(errors="surrogateescape")
+    words = [_ANONYMOUS if word == b"(anonymous namespace)" else word for word in plain.split(b"::")]
+    nested = b"".join(b"L?%d%s" % (len(word), re.escape(word)) for word in words)
+    return re.compile(b"(?:%s|_ZN%sE)(?=[\\0@])" % (re.escape(plain), nested))
 
 
 # --- debug information ------------------------------------------------------------------------------------------------
