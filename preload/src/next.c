@@ -68,15 +68,6 @@ void ptw_next_init(struct ptw_next *next)
 	}
 }
 
-static uint32_t hash_of(const char *name)
-{
-	uint32_t hash = 5381;
-
-	for (; *name; name++)
-		hash = hash * 33 + (unsigned char)*name;
-	return hash;
-}
-
 static bool may_have(const struct ptw_next_table *table, uint32_t hash)
 {
 	uint64_t word = table->bloom[hash / 64 & table->bloom_mask];
@@ -86,20 +77,20 @@ static bool may_have(const struct ptw_next_table *table, uint32_t hash)
 
 /* The definition that a lookup without a version takes; NULL: none. The linker lets an object have one at most whose
  * version is not hidden. */
-static const ElfW(Sym) *definition(const struct ptw_next_table *table, uint32_t hash, const char *name)
+static inline const ElfW(Sym) *definition(const struct ptw_next_table *table, uint32_t hash, const char *name)
 {
-	uint32_t index = table->buckets[hash % table->bucket_count], here;
+	uint32_t index = table->buckets[hash % table->bucket_count];
+	const uint32_t *chain = table->chains + (index - table->first);
 
 	if (index < table->first)
 		return NULL;
-	do {
-		here = table->chains[index - table->first];
-		if ((here | 1) == (hash | 1) && !(table->versions && table->versions[index] & HIDDEN_VERSION) &&
+	for (;; index++, chain++) {
+		if ((*chain | 1) == (hash | 1) && !(table->versions && table->versions[index] & HIDDEN_VERSION) &&
 		    !strcmp(table->names + table->symbols[index].st_name, name))
 			return &table->symbols[index];
-		index++;
-	} while (!(here & 1));
-	return NULL;
+		if (*chain & 1)
+			return NULL;
+	}
 }
 
 /* NULL where dlsym has to say. */
@@ -116,14 +107,13 @@ static void *place_of(const struct ptw_next_table *libc, const ElfW(Sym) *symbol
 	return type == STT_FUNC || type == STT_OBJECT ? place : NULL;
 }
 
-void *ptw_next_find(const struct ptw_next *next, const char *name)
+void *ptw_next_find(const struct ptw_next *next, const char *name, uint32_t hash)
 {
 	const ElfW(Sym) *symbol = NULL;
-	uint32_t hash = hash_of(name);
 	void *place;
 	size_t i;
 
-	if (next->usable && may_have(&next->libc, hash)) {
+	if (next->usable) {
 		for (i = 0; i < next->other_count; i++)
 			if (may_have(&next->others[i], hash) && definition(&next->others[i], hash, name))
 				break;

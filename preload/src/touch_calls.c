@@ -23,6 +23,7 @@
 #include <signal.h>
 #include <spawn.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -102,12 +103,31 @@ static struct {
 #undef X
 } next;
 
-static const char *const names[] = {
+static const struct {
+#define TOUCH(result, name, ...) char name[sizeof #name];
+#include "touch_table.h"
+#include "touch_table_rare.h"
+#undef TOUCH
+#define X(result, name, parameters) char name[sizeof #name];
+	OTHERS(X)
+#undef X
+} text = {
 #define TOUCH(result, name, ...) #name,
 #include "touch_table.h"
 #include "touch_table_rare.h"
 #undef TOUCH
 #define X(result, name, parameters) #name,
+	OTHERS(X)
+#undef X
+};
+
+static const struct ptw_next_name names[] = {
+#define NAMED(text_of, name) { PTW_NEXT_HASH(text_of), offsetof(__typeof__(text), name) },
+#define TOUCH(result, name, ...) NAMED(#name, name)
+#include "touch_table.h"
+#include "touch_table_rare.h"
+#undef TOUCH
+#define X(result, name, parameters) NAMED(#name, name)
 	OTHERS(X)
 #undef X
 };
@@ -122,7 +142,8 @@ __attribute__((constructor)) static void resolve(void)
 
 	ptw_next_init(&line);
 	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-		__atomic_store_n(&found[i], ptw_next_find(&line, names[i]), __ATOMIC_RELAXED);
+		__atomic_store_n(&found[i], ptw_next_find(&line, (const char *)&text + names[i].at, names[i].hash),
+				 __ATOMIC_RELAXED);
 }
 
 #define NEXT(name) (*(__builtin_expect(!next.name, 0) ? resolve() : (void)0, next.name))

@@ -73,6 +73,21 @@ def test_it_agrees_with_dlsym_about_every_name_of_the_c_library_and_asks_it_for_
     assert len(said.named("quick") & functions) > 0.9 * len(functions)
 
 
+def test_hashes_of_literals_are_the_hashes_of_their_characters() -> None:
+    said = subprocess.run([build("next_probe", NEXT, "", FLAGS), "hashes"], capture_output=True, check=True).stdout
+    lines = [line.split(b" ") for line in said.splitlines()]
+    assert {len(text) for text, _, _ in lines} >= {0, 1, 31, 32}
+
+    def gnu_hash(text: bytes) -> int:
+        found = 5381
+        for character in text:
+            found = (found * 33 + character) % (1 << 32)
+        return found
+
+    assert [(int(constant), int(computed)) for _, constant, computed in lines] == [
+        (gnu_hash(text), gnu_hash(text)) for text, _, _ in lines]
+
+
 def test_it_agrees_about_names_that_are_elsewhere_or_nowhere() -> None:
     names = [f"no_such_name_{number}" for number in range(500)] + ["sin", "_r_debug", "__vdso_time", "", "\u00e9"]
     said = ask(names)
