@@ -2,7 +2,7 @@
 """Tests that need a processor with Intel PT: their recordings are made in the laboratory's machines.
 
 A test names the job whose results it looks at: `@pytest.mark.lab("wraps")`, and gets them as `job`. The jobs of all
-tests that were selected run while the tests look at what is there: each waits for its own.
+tests that were selected run while the tests look at what is there: each waits for its own, in the order of the jobs.
 """
 
 from __future__ import annotations
@@ -12,19 +12,16 @@ from collections.abc import Iterator
 import pytest
 
 from lab.build import own_pmu
-from lab.machine import Job, Laboratory
+from lab.machine import Job, Laboratory, in_order
 from lab.packages import Unavailable
 
 SECONDS = 2400
-FIRST = ("test_survival.py",)
-"""It looks at fifty bundles: while it does, the machines have something else to do."""
 DRIVERS_OWN = ("filters",)
 """Jobs that need the kernel's driver."""
 NAMES = pytest.StashKey[list[str]]()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: item.path.name not in FIRST)
     names = config.stash.setdefault(NAMES, [])
     for item in items:
         marker = item.get_closest_marker("lab")
@@ -34,6 +31,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.timeout(SECONDS))  # it waits for the machine
             if marker.args[0] not in names:
                 names.append(marker.args[0])
+    place = {name: number for number, name in enumerate(in_order(names))}
+    items.sort(key=lambda item: place.get(_job_of(item), -1))
+
+
+def _job_of(item: pytest.Item) -> str:
+    marker = item.get_closest_marker("lab")
+    return "" if marker is None else str(marker.args[0])
 
 
 @pytest.fixture(scope="session")

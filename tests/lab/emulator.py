@@ -45,7 +45,7 @@ class Disks:
 def _words(built: Machine, disks: Disks) -> list[str]:
     words = [
         "setpriv", "--pdeathsig", "KILL",  # who started it may be killed: nothing is to be left
-        "qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", _PROCESSOR,
+        "qemu-system-x86_64", "-accel", "tcg,thread=single", "-cpu", _PROCESSOR,
         "-M", "q35", "-smp", "2", "-m", "2048", "-nodefaults", "-display", "none", "-serial", "stdio", "-no-reboot",
         "-kernel", str(built.kernel), "-initrd", str(built.initramfs), "-append", _COMMAND_LINE]
     files = [(disks.project, True), (disks.out, False), (built.python, True), (disks.jobs, True)]
@@ -61,10 +61,11 @@ def version() -> str:
 
 
 def run(built: Machine, state: Path, disks: Disks) -> subprocess.Popen[bytes]:
-    """Wake a machine, which does what it is given; what it says can be read from it."""
-    words = [*_words(built, disks), "-incoming", f"exec:cat {state}"]
-    return subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                            env={**os.environ, "LC_ALL": "C"})
+    """Wake a machine, which does what it is given; what it says can be read from it, and what it asks for written."""
+    with state.open("rb") as saved:
+        words = [*_words(built, disks), "-incoming", f"fd:{saved.fileno()}"]
+        return subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                pass_fds=[saved.fileno()], env={**os.environ, "LC_ALL": "C"})
 
 
 def empty(file: Path, size: int) -> Path:

@@ -34,13 +34,12 @@ def pack_project(folder: Path, made: Path) -> None:
 
 
 def pack_jobs(jobs: Sequence[str], folder: Path, made: Path) -> None:
-    """Write the tar of these jobs, in their order; `folder` is for what it is made of."""
+    """Write the tar of these jobs; `folder` is for what it is made of."""
     stage = folder / "given"
     (stage / "jobs").mkdir(parents=True)
     for name in jobs:
         shutil.copy(HERE / "jobs" / f"{name}.py", stage / "jobs")
     shutil.copy(HERE / "guest" / "killing.py", stage)
-    (stage / "order").write_text(" ".join(jobs))
     (stage / "bin").mkdir()
     COMPILED.mkdir(exist_ok=True)
     for source in sorted((HERE / "programs").glob("*.c")):
@@ -84,7 +83,8 @@ def _compile_python(source: Path, name: str) -> None:
 
 
 def _compile_program(source: Path, made: Path, *flags: str) -> None:
-    digest = hashlib.sha256(" ".join(flags).encode() + source.read_bytes()).hexdigest()[:_DIGEST]
+    read = [file.read_bytes() for file in (source, *sorted(source.parent.glob("*.h")))]
+    digest = hashlib.sha256(" ".join(flags).encode() + b"".join(read)).hexdigest()[:_DIGEST]
     kept = COMPILED / f"{source.stem}-{digest}"
     if not kept.exists():
         partial = kept.with_name(f"{kept.name}.{os.getpid()}-{made.parents[1].parent.name}")

@@ -8,6 +8,7 @@ import os
 import re
 import tarfile
 import threading
+from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -20,14 +21,13 @@ from lab.given import pack_jobs, pack_project
 MACHINES = 2
 """At once: each has a task that is stepped, and a recorder beside it that mostly waits."""
 TIMES = FOLDER / "seconds.json"
-USUAL = 2.0
-"""Seconds that a job takes of which nothing is known."""
+LONG = 5.0
+"""Seconds of a job that is not to be among the last."""
 HANGS = 1800
 """Seconds: a machine that is up longer hangs."""
-LAST_SECONDS = 5
-"""For a machine without jobs to switch itself off."""
 TOLD = 4000
 """Characters of its console that are shown when it does not do as it should."""
+ASKS = "LAB: next"
 ENDED = re.compile(r"LAB: (?P<job>\S+) (?P<at>\d+) -?\d+ ")
 """What the guest says when a job has ended, and lies at this byte of the disk; the kernel may say something before."""
 
@@ -74,21 +74,26 @@ class Job:
 
 
 class Laboratory:
-    """Machines that run jobs of jobs/, as many as there are processors, up to MACHINES. What a job left can be had as
-    soon as it has ended, below `folder`. Raises lab.packages.Unavailable where there can be no laboratory."""
+    """Machines that run jobs of jobs/, as many as there are processors, up to MACHINES: each takes the next one when it
+    has done one. What a job left can be had as soon as it has ended, below `folder`. Raises lab.packages.Unavailable
+    where there can be no laboratory."""
 
     def __init__(self, jobs: Sequence[str], folder: Path) -> None:
         self._found: dict[str, Future[Job]] = {name: Future() for name in jobs}
+        self._waiting = deque(in_order(jobs))
+        self._lock = threading.Lock()  # of what waits, and of who lives
+        self._alive = 0
         self.machines: list[Running] = []
-        project = folder / "project.tar"
+        project, packed = folder / "project.tar", folder / "jobs.tar"
         try:
             with locked():
                 built = machine()
                 pack_project(folder, project)
                 state = loaded(built, project)
-                for number, share in enumerate(_shares(jobs)):
-                    found = {name: self._found[name] for name in share}
-                    self.machines.append(Running(built, state, project, found, folder / str(number)))
+                pack_jobs(jobs, folder, packed)
+                self._alive = max(1, min(MACHINES, os.cpu_count() or 1, len(jobs)))
+                for number in range(self._alive):
+                    self.machines.append(Running(built, state, project, packed, folder / str(number), self))
                 for one in self.machines:
                     one.awake.wait()
         except BaseException:
@@ -99,6 +104,25 @@ class Laboratory:
         """Wait for what a job left. Raises RuntimeError when its machine did not do as it should."""
         return self._found[name].result()
 
+    def next(self) -> str | None:
+        """The job that whoever asks has to do now."""
+        with self._lock:
+            return self._waiting.popleft() if self._waiting else None
+
+    def ended(self, name: str, job: Job) -> None:
+        """What a job left is there."""
+        self._found[name].set_result(job)
+
+    def gone(self, name: str | None, why: str) -> None:
+        """A machine has ended, with this job half done; with the last machine all are lost that wait."""
+        with self._lock:
+            self._alive -= 1
+            lost = [] if self._alive else [*self._waiting]
+            if not self._alive:
+                self._waiting.clear()
+        for one in ([] if name is None else [name]) + lost:
+            self._found[one].set_exception(RuntimeError(f"the laboratory's machine ended before {one} did {why}"))
+
     def close(self) -> None:
         """End the machines, which have nothing to do any more or are not wanted."""
         for one in self.machines:
@@ -106,6 +130,13 @@ class Laboratory:
         done = {name: future.result().seconds for name, future in self._found.items()
                 if future.done() and not future.exception()}
         TIMES.write_text(json.dumps(_times() | done))
+
+
+def in_order(jobs: Sequence[str]) -> list[str]:
+    """Those that took long the last time come first: what is left at the end is short, and no machine waits long for
+    another."""
+    times = _times()
+    return sorted(jobs, key=lambda name: -times.get(name, 0.0) if times.get(name, 0.0) > LONG else 0)
 
 
 def _times() -> dict[str, float]:
@@ -116,29 +147,17 @@ def _times() -> dict[str, float]:
         return {}
 
 
-def _shares(jobs: Sequence[str]) -> list[list[str]]:
-    """The jobs of each machine, so that all take about the same time, in the order in which they are wanted."""
-    times = _times()
-    shares: list[list[str]] = [[] for _ in range(max(1, min(MACHINES, os.cpu_count() or 1, len(jobs))))]
-    sums = [0.0] * len(shares)
-    for name in sorted(jobs, key=lambda name: -times.get(name, USUAL)):
-        least = sums.index(min(sums))
-        shares[least].append(name)
-        sums[least] += times.get(name, USUAL)
-    return [sorted(share, key=list(jobs).index) for share in shares]
-
-
 class Running:
-    """A machine, and the thread that listens to it."""
+    """A machine, and the thread that listens to it and says what it has to do."""
 
-    def __init__(self, built: Machine, state: Path, project: Path, found: dict[str, Future[Job]], folder: Path) -> None:
+    def __init__(self, built: Machine, state: Path, project: Path, jobs: Path, folder: Path,
+                 laboratory: Laboratory) -> None:
         (folder / "results").mkdir(parents=True)
-        self._folder, self._found = folder, found
+        self._folder, self._laboratory = folder, laboratory
+        self._job: str | None = None
         self.awake = threading.Event()
         """It has read what it was made from; or it has ended."""
-        out = emulator.empty(folder / "out.img", emulator.OUT_SIZE)
-        self._disks = emulator.Disks(project, folder / "jobs.tar", out)
-        pack_jobs(list(found), folder, self._disks.jobs)
+        self._disks = emulator.Disks(project, jobs, emulator.empty(folder / "out.img", emulator.OUT_SIZE))
         self._qemu = emulator.run(built, state, self._disks)
         self._guard = threading.Timer(HANGS, self._qemu.kill)
         self._guard.daemon = True
@@ -166,34 +185,32 @@ class Running:
         finally:
             self._qemu.kill()  # it has ended, or nobody hears it any more
             status = self._qemu.wait()
-            self._fail(f"(QEMU's status: {status}):\n" + "\n".join(said)[-TOLD:])
+            self._laboratory.gone(self._job, f"(QEMU's status: {status}):\n" + "\n".join(said)[-TOLD:])
             self.awake.set()
-
-    def _fail(self, why: str) -> None:
-        for name, future in self._found.items():
-            if not future.done():
-                future.set_exception(RuntimeError(f"the laboratory's machine ended before {name} did {why}"))
 
     def _hear(self, line: str) -> None:
         if "LAB: awake" in line:
             self.awake.set()
-        elif (ended := ENDED.search(line)) and ended["job"] in self._found:
-            self._take(ended["job"], int(ended["at"]))
+        elif ASKS in line:
+            self._job = self._laboratory.next()
+            assert self._qemu.stdin is not None
+            self._qemu.stdin.write(f"{self._job or ''}\n".encode())
+            self._qemu.stdin.flush()
+        elif (ended := ENDED.search(line)) and ended["job"] == self._job:
+            job, self._job = self._take(ended["job"], int(ended["at"])), None
+            self._laboratory.ended(ended["job"], job)
 
-    def _take(self, name: str, at: int) -> None:
+    def _take(self, name: str, at: int) -> Job:
         results = self._folder / "results"
         with self._disks.out.open("rb") as disk:
             disk.seek(at)
             with tarfile.open(fileobj=disk) as packed:
                 packed.extractall(results, filter="tar")
-        self._found[name].set_result(Job(results / name))
+        return Job(results / name)
 
     def close(self) -> None:
         """End it; returns when it has ended."""
-        if all(future.done() for future in self._found.values()):
-            self._listener.join(LAST_SECONDS)
         self._qemu.kill()
         self._listener.join()
         self._guard.cancel()
-        for file in (self._disks.out, self._disks.jobs):
-            file.unlink()
+        self._disks.out.unlink()

@@ -22,7 +22,7 @@ ADDR_NO_RANDOMIZE = 0x0040000
 PR_SET_CHILD_SUBREAPER = 36
 TIMES = 25
 WORDS = ("--aux-size=64K", "--",  # no trace is as long as that
-         "/in/bin/dense-static", "3000")
+         "/in/bin/dense-static", "2000")
 
 
 @dataclass

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Runs the jobs in the guest, one after the other, each in a process of its own: /in/order names them.
+"""Runs jobs in the guest, one after the other, each in a process of its own: the console names the next one when it is
+asked, and an empty line is the end.
 
 Before that it loads the project, does once what the jobs will do, and waits until the machine has the jobs: while it
 waits the machine's state is saved, and woken as often as there are jobs to run.
@@ -54,6 +55,7 @@ def _job(name: str, folder: Path) -> None:
     try:
         os.setsid()
         os.chdir(folder)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # what the console says is the runner's
         for descriptor, stream in ((1, "stdout"), (2, "stderr")):
             os.dup2(os.open(stream, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), descriptor)
         runpy.run_path(f"/in/jobs/{name}.py", run_name="__main__")
@@ -78,6 +80,12 @@ def _wait(pid: int) -> int:
     return os.waitstatus_to_exitcode(raw) if ready else 124
 
 
+def asked() -> str:
+    """The next job."""
+    print("LAB: next", flush=True)
+    return sys.stdin.readline().strip()
+
+
 def load() -> None:
     """Load the project, and use it once: what is loaded, linked and remembered then, no job has to do again."""
     sys.path[:0] = ["/in", *Path("/in/path").read_text().split(":")]
@@ -96,7 +104,7 @@ def main() -> None:
     receive(JOBS, "/in")
     print("LAB: awake", flush=True)
     at = 0
-    for name in Path("/in/order").read_text().split():
+    while name := asked():
         at = run(name, at)
     sys.stdout.flush()
     os._exit(0)  # nothing of what was loaded has to be taken down

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from labtools import ORACLE, note, ptweave, ptweave_started
 
-target = subprocess.Popen(["gated", "5000"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+target = subprocess.Popen(["gated", "1600"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 assert target.stdin is not None and target.stdout is not None
 target.stdout.read(1)
 pid = ptweave_started("record", "--pid", str(target.pid), "-o", "run.ptw",

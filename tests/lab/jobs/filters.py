@@ -13,7 +13,7 @@ note("stopped", record("--filter", "stop choose @ /in/bin/deterministic", *WORDS
 note("oracle_stopped", ORACLE.read_text())
 note("bytes", counter("bytes") - first)
 for number, text in enumerate(("start main@/in/bin/deterministic", "filter none@/in/bin/deterministic",
-                               "filter main@/in/bin/none", "main", "filter main@/in/order")):
+                               "filter main@/in/bin/none", "main", "filter main@/in/path")):
     note(f"bad{number}", ptweave("record", "--engine", "intel_pt", "-o", "bad.ptw", "--filter", text, "--", "true"))
 three = ["--filter", "filter main@/in/bin/deterministic"] * 3
 note("three", ptweave("record", "--engine", "intel_pt", "-o", "bad.ptw", *three, "--", "true"))

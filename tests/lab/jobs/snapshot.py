@@ -7,13 +7,11 @@ import signal
 import sys
 import time
 
-from labtools import ORACLE, Gated, counter, note
+from labtools import ORACLE, SEEN, Gated, counter, look_often, note
 
-SEEN = 0.06
-"""Seconds after which the recorder has had time for what it was asked for: three of its ticks."""
-
+look_often()
 first = counter("bytes")
-target = Gated("--snapshot", "--aux-size=64K", rounds=2000)
+target = Gated("--snapshot", "--aux-size=64K", rounds=640)
 target.done()
 target.quiet()
 parts = 0

@@ -11,16 +11,15 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
-from labtools import ORACLE, counter, note, ptweave_started
+from labtools import ORACLE, SEEN, counter, look_often, note, ptweave_started
 
 from ptweave.wrapper import pt
 from ptweave.wrapper.perf.abi import Ioctl
 
-SEEN = 0.06
-"""Seconds after which the recorder has looked: three of its ticks."""
 os.sched_setaffinity(0, {1})  # the target stays on one processor, whose ring is looked at
+look_often()
 first = counter("bytes")
-target = subprocess.Popen(["gated", "2000"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+target = subprocess.Popen(["gated", "640"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 assert target.stdin is not None and target.stdout is not None
 given, taken = target.stdin.fileno(), target.stdout.fileno()
 os.read(taken, 1)

@@ -7,12 +7,11 @@ import os
 import signal
 import time
 
-from labtools import ORACLE, Gated, note, record
+from labtools import ORACLE, SEEN, Gated, look_often, note, record
 
 ADDR_NO_RANDOMIZE = 0x0040000
-SEEN = 0.06
-"""Seconds after which the recorder has looked: three of its ticks."""
 THREADS = 4
+look_often()
 ctypes.CDLL(None).personality(ADDR_NO_RANDOMIZE)
 os.environ["LD_BIND_NOW"] = "1"  # else the thread that calls a function first executes more than the others
 
