@@ -4,6 +4,7 @@
  * break is first asked for. (The C library's own use of the break is its own.) Errors as the kernel has them.
  */
 #define _GNU_SOURCE
+#include "early.h"
 #include "heap.h"
 #include "limits.h"
 #include "pages.h"
@@ -70,7 +71,10 @@ PTW_EXPORT void *sbrk(intptr_t more)
 		static void *(*next)(intptr_t);
 		if (!next)
 			*(void **)&next = dlsym(RTLD_NEXT, "sbrk");
-		return next(more);
+		void *before = next(more);
+		if (more > 0 && before != (void *)-1)
+			ptw_early_add((uint64_t)before, (uint64_t)more);
+		return before;
 	}
 	ptw_lock(&ptw_shared->break_lock);
 	uint64_t before = beginning() ? ptw_shared->break_now : 0;

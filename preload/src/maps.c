@@ -15,6 +15,7 @@
  */
 #define _GNU_SOURCE
 #include "allocation.h"
+#include "early.h"
 #include "files.h"
 #include "limits.h"
 #include "pages.h"
@@ -194,7 +195,10 @@ PTW_EXPORT void *mmap(void *address, size_t size, int protection, int flags, int
 		return result_of(aligned(start) ? -EEXIST : -EINVAL);
 	if (in_heap && (flags & MAP_FIXED) && !shared(flags))
 		return result_of(map_in_heap(start, size, protection & ALL, flags, fd, (uint64_t)offset));
-	return result_of(PTW_SYS(SYS_mmap, address, size, protection, flags, fd, offset));
+	long result = PTW_SYS(SYS_mmap, address, size, protection, flags, fd, offset);
+	if (!ptw_process_mode && (result >= 0 || result < -4095))
+		(shared(flags) ? ptw_early_cut : ptw_early_add)((uint64_t)result, size);
+	return result_of(result);
 }
 
 PTW_EXPORT void *mmap64(void *address, size_t size, int protection, int flags, int fd, off64_t offset)
@@ -239,7 +243,10 @@ PTW_EXPORT int munmap(void *address, size_t size)
 		ptw_files_unmap(start, size);
 		return 0;
 	}
-	return status_of(PTW_SYS(SYS_munmap, address, size, 0, 0, 0, 0));
+	long result = PTW_SYS(SYS_munmap, address, size, 0, 0, 0, 0);
+	if (!ptw_process_mode && result == 0)
+		ptw_early_cut(start, size);
+	return status_of(result);
 }
 
 /* --- mremap --- */
@@ -311,7 +318,13 @@ PTW_EXPORT void *mremap(void *address, size_t before, size_t size, int flags, ..
 	va_end(list);
 	if (ptw_process_mode && ptw_in_heap((uint64_t)address) && before)
 		return result_of(remap_heap((uint64_t)address, before, size, flags, (uint64_t)fixed));
-	return result_of(PTW_SYS(SYS_mremap, address, before, size, flags, fixed, 0));
+	long result = PTW_SYS(SYS_mremap, address, before, size, flags, fixed, 0);
+	if (!ptw_process_mode && (result >= 0 || result < -4095)) {
+		if (before && !(flags & MREMAP_DONTUNMAP))
+			ptw_early_cut((uint64_t)address, before);
+		ptw_early_add((uint64_t)result, size);
+	}
+	return result_of(result);
 }
 
 /* --- mprotect, madvise --- */

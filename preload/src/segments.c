@@ -4,6 +4,7 @@
 #include "segments.h"
 
 #include "code_files.h"
+#include "early.h"
 #include "engine.h"
 #include "handshake.h"
 #include "loader.h"
@@ -298,11 +299,23 @@ static bool is_the_loaders(const struct ptw_mapping_line *line)
 	return false;
 }
 
-static bool is_program_data(const struct ptw_mapping_line *line)
+static bool may_be_data(const struct ptw_mapping_line *line)
 {
-	if (line->shared || !(line->protection & PROT_WRITE) || (line->protection & PROT_EXEC) || line->is_stack)
-		return false;
-	return !ptw_under_engine() || is_the_loaders(line);
+	return !line->shared && (line->protection & PROT_WRITE) && !(line->protection & PROT_EXEC) && !line->is_stack;
+}
+
+/* Of what may be the simulator's, what the program has mapped itself. */
+static int share_early(const struct ptw_mapping_line *line)
+{
+	int error = 0;
+	for (uint32_t i = 0; i < ptw_early_count() && !error; i++) {
+		struct ptw_early one = ptw_early_at(i);
+		uint64_t start = one.start > line->start ? one.start : line->start;
+		uint64_t end = one.end < line->end ? one.end : line->end;
+		if (start < end)
+			error = share_others(start, end);
+	}
+	return error;
 }
 
 /* One after the other from the beginning: sharing changes what is listed. */
@@ -320,9 +333,12 @@ static int share_rest(void)
 	if (!ptw_mappings_init(&all, 0))
 		return -ENOENT;
 	while (error == 0 && ptw_mappings_next(&all, &line))
-		if (is_program_data(&line))
-			error = share_others(line.start, line.end);
+		if (may_be_data(&line))
+			error = !ptw_under_engine() || is_the_loaders(&line) ? share_others(line.start, line.end)
+									    : share_early(&line);
 	ptw_mappings_deinit(&all);
+	if (ptw_under_engine() && ptw_early_lost())
+		ptw_notice(PTW_NOTICE_LIMIT, NULL, "more than 256 mappings before main: threads do not share all of them");
 	return error;
 }
 

@@ -8,6 +8,7 @@
  */
 #define _GNU_SOURCE
 #include "arguments.h"
+#include "early.h"
 #include "engine.h"
 #include "fitness.h"
 #include "pages.h"
@@ -72,6 +73,9 @@ PTW_EXPORT int __libc_start_main(int (*main)(int, char **, char **), int argc, c
 				 void (*fini)(void), void (*loader_fini)(void), void *stack_end)
 {
 	start_main *real = (start_main *)dlsym(RTLD_NEXT, "__libc_start_main");
+	bool fit = ptw_fit();
 	program.main = main;
-	return real(ptw_fit() ? main_in_process_mode : main, argc, argv, init, fini, loader_fini, stack_end);
+	if (!fit)
+		ptw_early_end();
+	return real(fit ? main_in_process_mode : main, argc, argv, init, fini, loader_fini, stack_end);
 }

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: MIT
+"""Programs whose allocator is their own (jemalloc, tcmalloc and others are linked into programs), called before main:
+as processes their threads share what it hands out, though it was mapped before anybody could know of threads."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from support.command import Done, native, ptweave
+from support.modes import process_mode
+from support.modes import run as run_natively
+
+ROOT = Path(__file__).resolve().parents[2]
+ALIGNED, BREAK, MANY = 0, 1, 2
+LIBRARY = b"""
+#include <stdlib.h>
+static int *words;
+__attribute__((constructor)) static void begin(void) { words = malloc(4096); words[0] = words[1] = 0; }
+void *early(void) { return words; }
+"""
+
+
+def program(folder: Path, kind: int) -> Path:
+    """libgcc_s is linked with: else libtthread loads it, and the loader's own data gets into the chunk."""
+    library = folder / "libearly.so"
+    subprocess.run(["gcc", "-O1", "-shared", "-fPIC", "-o", library, "-x", "c", "-"], input=LIBRARY, check=True)
+    made = folder / f"own_allocator{kind}"
+    subprocess.run(["gcc", "-O1", "-Wall", "-Wextra", "-Werror", f"-DKIND={kind}", "-o", made,
+                    ROOT / "tests/programs/own_allocator.c", "-pthread", "-Wl,--no-as-needed", f"-L{folder}", "-learly",
+                    "-lgcc_s", f"-Wl,-rpath,{folder}"], check=True)
+    return made
+
+
+def recorded(made: Path, bundle: Path, *more: str) -> Done:
+    return ptweave("record", "-o", bundle, *more, "--", made)
+
+
+@pytest.mark.parametrize("view", ["shared", "private"])
+@pytest.mark.parametrize("kind", [ALIGNED, BREAK], ids=["aligned", "break"])
+def test_threads_share_what_an_allocator_of_the_program_s_own_had_before_main(tmp_path: Path, kind: int,
+                                                                             view: str) -> None:
+    made = program(tmp_path, kind)
+    assert native([made]).out == b"42\n"
+    done = recorded(made, tmp_path / "run.ptw", "--threads=process", f"--view={view}")
+    assert (done.status, done.out) == (0, b"42\n"), done.err
+    assert json.loads((tmp_path / "run.ptw/run.json").read_text()).get("notices", []) == []
+
+
+@pytest.mark.parametrize("kind", [ALIGNED, BREAK, MANY], ids=["aligned", "break", "many"])
+def test_they_share_it_where_no_engine_simulates_the_program(tmp_path: Path, kind: int) -> None:
+    ran = run_natively(process_mode("held", "shared"), tmp_path, [program(tmp_path, kind)])
+    assert (ran.status, ran.out, ran.err) == (0, b"42\n", "")
+
+
+def test_more_mappings_before_main_than_are_noted_is_told(tmp_path: Path) -> None:
+    made = program(tmp_path, MANY)
+    done = recorded(made, tmp_path / "run.ptw", "--threads=process")
+    assert "more than 256 mappings before main: threads do not share all of them" in done.err
+    done = recorded(made, tmp_path / "native.ptw", "--threads=native")
+    assert (done.status, done.out) == (0, b"42\n")
+    assert "more than 256" not in done.err
