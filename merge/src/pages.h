@@ -5,6 +5,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/mman.h>
 
 /* Ask for huge pages in memory that was not written yet; what is too small for one, or has none, goes on as it is. */
@@ -41,12 +42,17 @@ static inline void *pages_take(size_t size)
 	return memory;
 }
 
-/* More of them, with what is written in `memory`, which is gone; NULL: there are none, and `memory` stays. */
+/* More of them, with what is written in `memory`, which is gone; NULL: there are none, and `memory` stays. Copied: the
+ * kernel moves no mapping of which only a part is hinted at (before Linux 6.17). */
 static inline void *pages_more(void *memory, size_t size, size_t wanted)
 {
-	void *more = mremap(memory, size, wanted, MREMAP_MAYMOVE);
+	void *more = pages_reserve(wanted);
 
-	return more == MAP_FAILED ? NULL : more;
+	if (!more)
+		return NULL;
+	memcpy(more, memory, size);
+	munmap(memory, size);
+	return more;
 }
 
 /* `memory` may be NULL. */

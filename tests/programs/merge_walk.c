@@ -291,7 +291,7 @@ static void check_very_deep(void)
  * children and with thousands, before and behind the hash's growth, and with more folded functions than `max_nodes`. */
 static void check_found_again(size_t max_nodes, uint32_t n_functions, uint32_t max_depth)
 {
-	enum { STACKS = 30000, FRAMES = 4 };
+	enum { STACKS = 60000, FRAMES = 4 };
 	static uint32_t functions[STACKS * FRAMES], blocks[STACKS * FRAMES], first[STACKS], again[STACKS];
 	static int64_t offsets[STACKS + 1];
 	struct ptm_tree *tree;
@@ -382,9 +382,10 @@ int main(int argc, char **argv)
 	check_many_callers();
 	check_very_deep();
 	check_found_again(100000, 40, 100);
-	check_found_again(100000, 20000, 100);
+	check_found_again(200000, 20000, 100);
 	check_found_again(100000, 40, 3);
 	check_found_again(300, 5000, 100); /* most are folded */
+	check_found_again(100000, 20000, 100); /* tables of several huge pages, and more folded ones than reckoned with */
 	for (int i = 0; i < flows; i++) {
 		struct flow *flow = calloc(1, sizeof(*flow));
 		struct ptm_program *program;
