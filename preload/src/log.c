@@ -47,8 +47,12 @@ static struct ptw_object *object_of(const void *address)
 	return object;
 }
 
+/* Versions are of releases that are logged: what a thread does when it has ended (glibc frees buffers of its own then, by
+ * the program's allocator, if it has one) makes none. */
 uint64_t ptw_release(const void *address)
 {
+	if (ptw_self.state != PTW_THREAD_TRACED && ptw_self.state != PTW_THREAD_NEW)
+		return 0;
 	struct ptw_object *object = object_of(address);
 	return object ? ptw_object_release(object) : 0;
 }

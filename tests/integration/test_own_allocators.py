@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from ptweave.merge import Run
 from support.command import Done, native, ptweave
 from support.modes import process_mode
 from support.modes import run as run_natively
@@ -63,3 +64,17 @@ def test_more_mappings_before_main_than_are_noted_is_told(tmp_path: Path) -> Non
     done = recorded(made, tmp_path / "native.ptw", "--threads=native")
     assert (done.status, done.out) == (0, b"42\n")
     assert "more than 256" not in done.err
+
+
+@pytest.mark.parametrize("mode", ["native", "process"])
+def test_what_an_allocator_locks_for_a_thread_that_has_ended_is_no_missing_release(tmp_path: Path, mode: str) -> None:
+    made = tmp_path / "locked_allocator"
+    subprocess.run(["gcc", "-O1", "-Wall", "-Wextra", "-Werror", "-o", made,
+                    ROOT / "tests/programs/locked_allocator.c", "-pthread"], check=True)
+    assert native([made]).status == 0
+    done = ptweave("wrap", "-o", tmp_path / "run.ptw", f"--threads={mode}", "--", made)
+    assert (done.status, done.lines) == (0, [f"ptweave: {tmp_path}/run.ptw: nothing lost"])
+    with Run(tmp_path / "run.ptw") as run:
+        ((ended, freed),) = run.sql("select count(*), (select count(*) from executions('free') where thread > 0) from "
+                                    "thunks where thread > 0 and operation = 'exit'").rows()
+    assert ended == 5 and freed >= 5, "the control: threads free when they have ended"
