@@ -125,8 +125,7 @@ class Manifest:
         raw = asdict(self)
         raw["state"] = self.state.value
         with partial.open("w") as out:
-            json.dump(raw, out, indent=1)
-            out.write("\n")
+            out.write(json.dumps(raw, indent=1) + "\n")
             out.flush()
             os.fsync(out.fileno())
         partial.replace(path)

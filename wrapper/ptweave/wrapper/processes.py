@@ -77,18 +77,18 @@ def signal_name(number: int) -> str:
         return f"SIG{number}"
 
 
-def code_maps(pid: int) -> list[Mapped]:
-    """Executable mappings."""
+def code_maps(pid: int, path: bytes = b"") -> list[Mapped]:
+    """Executable mappings; with a path those of it alone, without a look at the others."""
     try:
-        lines = Path(f"/proc/{pid}/maps").read_bytes().splitlines()
+        lines = [line for line in Path(f"/proc/{pid}/maps").read_bytes().splitlines() if line.endswith(path)]
     except OSError:
         return []
     found = []
     for line in lines:
-        span, protection, offset, device, inode, *path = line.split(None, 5)
+        span, protection, offset, device, inode, *file = line.split(None, 5)
         if protection[2:3] != b"x":
             continue
         start, end = (int(word, 16) for word in span.split(b"-"))
         major, minor = (int(word, 16) for word in device.split(b":"))
-        found.append((start, end - start, int(offset, 16), (major, minor), int(inode), path[0] if path else b"//anon"))
+        found.append((start, end - start, int(offset, 16), (major, minor), int(inode), file[0] if file else b"//anon"))
     return found

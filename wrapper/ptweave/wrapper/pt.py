@@ -429,10 +429,9 @@ class PtRecorder:
 
     def _keep_vdso(self) -> None:
         """Ours is everybody's: the kernel maps the same pages into every 64-bit process."""
-        for start, size, _, _, _, path in processes.code_maps(os.getpid()):
-            if path == VDSO.encode():
-                image = self._images.keep_bytes(ctypes.string_at(start, size))
-                self._line({"device": None, "inode": 0, "image": image})
+        for start, size, *_ in processes.code_maps(os.getpid(), VDSO.encode()):
+            image = self._images.keep_bytes(ctypes.string_at(start, size))
+            self._line({"device": None, "inode": 0, "image": image})
         self._lines.flush()
 
     def _line(self, entry: dict[str, object]) -> None:
