@@ -43,7 +43,7 @@ static inline void *pages_take(size_t size)
 }
 
 /* More of them, with what is written in `memory`, which is gone; NULL: there are none, and `memory` stays. Copied: the
- * kernel moves no mapping of which only a part is hinted at (before Linux 6.17). */
+ * kernel lets no mapping grow of which only a part is hinted at. */
 static inline void *pages_more(void *memory, size_t size, size_t wanted)
 {
 	void *more = pages_reserve(wanted);

@@ -80,11 +80,10 @@ static bool may_have(const struct ptw_next_table *table, uint32_t hash)
 static inline const ElfW(Sym) *definition(const struct ptw_next_table *table, uint32_t hash, const char *name)
 {
 	uint32_t index = table->buckets[hash % table->bucket_count];
-	const uint32_t *chain = table->chains + (index - table->first);
 
 	if (index < table->first)
 		return NULL;
-	for (;; index++, chain++) {
+	for (const uint32_t *chain = table->chains + (index - table->first);; index++, chain++) {
 		if ((*chain | 1) == (hash | 1) && !(table->versions && table->versions[index] & HIDDEN_VERSION) &&
 		    !strcmp(table->names + table->symbols[index].st_name, name))
 			return &table->symbols[index];

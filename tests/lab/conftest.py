@@ -31,7 +31,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.timeout(SECONDS))  # it waits for the machine
             if marker.args[0] not in names:
                 names.append(marker.args[0])
-    place = {name: number for number, name in enumerate(in_order(names))}
+    names[:] = in_order(names)
+    place = {name: number for number, name in enumerate(names)}
     items.sort(key=lambda item: place.get(_job_of(item), -1))
 
 

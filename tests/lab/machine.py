@@ -74,26 +74,26 @@ class Job:
 
 
 class Laboratory:
-    """Machines that run jobs of jobs/, as many as there are processors, up to MACHINES: each takes the next one when it
-    has done one. What a job left can be had as soon as it has ended, below `folder`. Raises lab.packages.Unavailable
-    where there can be no laboratory."""
+    """Machines that run jobs of jobs/, as many as there are processors, up to MACHINES: each takes the next one, in the
+    order given, when it has done one. What a job left can be had as soon as it has ended, below `folder`. Raises
+    lab.packages.Unavailable where there can be no laboratory."""
 
     def __init__(self, jobs: Sequence[str], folder: Path) -> None:
         self._found: dict[str, Future[Job]] = {name: Future() for name in jobs}
-        self._waiting = deque(in_order(jobs))
+        self._waiting = deque(jobs)
         self._lock = threading.Lock()  # of what waits, and of who lives
         self._alive = 0
         self.machines: list[Running] = []
-        project, packed = folder / "project.tar", folder / "jobs.tar"
+        project, self._packed = folder / "project.tar", folder / "jobs.tar"
         try:
             with locked():
                 built = machine()
                 pack_project(folder, project)
                 state = loaded(built, project)
-                pack_jobs(jobs, folder, packed)
+                pack_jobs(jobs, folder, self._packed)
                 self._alive = max(1, min(MACHINES, os.cpu_count() or 1, len(jobs)))
                 for number in range(self._alive):
-                    self.machines.append(Running(built, state, project, packed, folder / str(number), self))
+                    self.machines.append(Running(built, state, project, self._packed, folder / str(number), self))
                 for one in self.machines:
                     one.awake.wait()
         except BaseException:
@@ -127,6 +127,7 @@ class Laboratory:
         """End the machines, which have nothing to do any more or are not wanted."""
         for one in self.machines:
             one.close()
+        self._packed.unlink(missing_ok=True)
         done = {name: future.result().seconds for name, future in self._found.items()
                 if future.done() and not future.exception()}
         TIMES.write_text(json.dumps(_times() | done))

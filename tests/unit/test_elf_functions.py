@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import random
+import struct
 import subprocess
 import sys
 import time
@@ -17,6 +18,8 @@ from hypothesis import strategies as st
 from ptweave.data.errors import BadInput
 from ptweave.wrapper.elf_functions import Function, Functions
 from ptweave.wrapper.elf_places import Places
+from ptweave.wrapper.elf_symbols import read_tables
+from support.elf_symbols import symbols
 
 SOURCE = """
 #define LOCAL static __attribute__((noinline))
@@ -42,11 +45,9 @@ def read(path: Path) -> tuple[Functions, dict[str, Function]]:
     expected: dict[str, Function] = {}
     with path.open("rb") as file:
         elf = ELFFile(file)
-        for name in (".symtab", ".dynsym"):
-            section = elf.get_section_by_name(name)
-            for symbol in section.iter_symbols() if section is not None else ():
-                if symbol["st_info"]["type"] in ("STT_FUNC", "STT_LOOS") and symbol["st_value"]:
-                    expected.setdefault(symbol.name, Function(symbol["st_value"], symbol["st_size"]))
+        for symbol in symbols(elf):
+            if symbol["st_info"]["type"] in ("STT_FUNC", "STT_LOOS") and symbol["st_value"]:
+                expected.setdefault(symbol.name, Function(symbol["st_value"], symbol["st_size"]))
         return Functions(elf, file), expected
 
 
@@ -96,6 +97,17 @@ def test_a_library_with_a_hundred_thousand_names_is_read_in_a_moment(tmp_path: P
     found = [places.find(f"function_number_{i}") for i in (0, 99_999)]
     assert time.process_time() - began < 0.5  # one by one it takes 4 s
     assert None not in found and found[1] == found[0] + 99_999  # type: ignore[operator]
+
+
+def test_a_file_in_which_every_section_says_that_it_is_the_symbol_table_has_one(program: Path, tmp_path: Path) -> None:
+    """Each of a hundred thousand would be as large as the file."""
+    raw = bytearray(program.read_bytes())
+    begin, (size, count) = struct.unpack_from("<Q", raw, 40)[0], struct.unpack_from("<HH", raw, 58)
+    for number in range(1, count):
+        struct.pack_into("<I", raw, begin + number * size + 4, 2)  # SHT_SYMTAB
+    (tmp_path / "many").write_bytes(raw)
+    with (tmp_path / "many").open("rb") as file:
+        assert count > 20 and len(read_tables(ELFFile(file), file)) <= 1
 
 
 @pytest.mark.property

@@ -13,6 +13,7 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 from ptweave.wrapper.watches.variables import Symbol, Variables
+from support.elf_symbols import symbols
 
 SOURCE = """
 namespace outer {
@@ -43,13 +44,11 @@ def one_by_one(path: Path) -> dict[str, set[Symbol]]:
     """By their names as the file has them, without versions."""
     found: dict[str, set[Symbol]] = defaultdict(set)
     with path.open("rb") as file:
-        elf = ELFFile(file)
-        for section in (elf.get_section_by_name(name) for name in (".symtab", ".dynsym")):
-            for symbol in section.iter_symbols() if section is not None else ():
-                kind = symbol["st_info"]["type"]
-                if kind in ("STT_OBJECT", "STT_TLS", "STT_COMMON") and symbol["st_shndx"] != "SHN_UNDEF":
-                    found[symbol.name.partition("@")[0]].add(
-                        Symbol(symbol["st_value"], symbol["st_size"], kind == "STT_TLS"))
+        for symbol in symbols(ELFFile(file)):
+            kind = symbol["st_info"]["type"]
+            if kind in ("STT_OBJECT", "STT_TLS", "STT_COMMON") and symbol["st_shndx"] != "SHN_UNDEF":
+                found[symbol.name.partition("@")[0]].add(
+                    Symbol(symbol["st_value"], symbol["st_size"], kind == "STT_TLS"))
     return found
 
 

@@ -55,11 +55,11 @@ class Table:
 
     def called(self, places: set[int]) -> Iterator[tuple[int, Symbol]]:
         """Symbols whose names are at these places in `names`, in order, each with its name's place."""
-        step = self.layout.size
+        step, narrow = self.layout.size, self.layout.size == struct.calcsize("<" + _NARROW)
         for at in self._few(places) if len(places) <= _FEW else range(0, len(self.symbols) // step * step, step):
             fields = self.layout.unpack_from(self.symbols, at)
             name, (info, _, section, value, size) = fields[0], fields[1:]
-            if step == struct.calcsize("<" + _NARROW):
+            if narrow:
                 value, size, info, _, section = fields[1:]
             if name in places:
                 yield name, Symbol(info & 15, value, size, section != 0)
@@ -81,9 +81,9 @@ def read_tables(elf: ELFFile, file: IO[bytes]) -> list[Table]:
     """The tables of the file that `elf` was made of, `.symtab` before `.dynsym`. Raises OSError, ELFError."""
     headers = list(sections(elf))
     layout = struct.Struct(("<" if elf.little_endian else ">") + (_WIDE if elf.elfclass == 64 else _NARROW))
+    found = (next((one for one in headers if one["sh_type"] == kind), None) for kind in _TABLES)  # there is one of each
     return [Table(_bytes(file, header), layout, _bytes(file, headers[header["sh_link"]]))
-            for kind in _TABLES for header in headers
-            if header["sh_type"] == kind and header["sh_link"] < len(headers)]
+            for header in found if header is not None and header["sh_link"] < len(headers)]
 
 
 def places_of(text: bytes, word: bytes) -> Iterator[int]:

@@ -76,9 +76,8 @@ class Variables:
 
     def find(self, name: str) -> list[Symbol]:
         """All variables of that name."""
-        found: dict[Symbol, None] = {}  # both tables may have it
-        for table in self._tables:
-            found |= dict.fromkeys(_called(table, _spellings(name)))
+        spellings = _spellings(name)
+        found = dict.fromkeys(one for table in self._tables for one in _called(table, spellings))  # both may have it
         return list(found)
 
     def type_at(self, address: int, path: tuple[str | int, ...], where: str) -> Piece | None:
