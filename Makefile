@@ -4,6 +4,8 @@
 VENV := .venv
 PY := $(VENV)/bin/python
 ROOMS := data preload wrapper cli decode merge
+# pytest keeps the tests as it compiled them; without, each of its processes compiles all of them: some 5 s
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help setup setup-test build demo test properties lab fuzz agree lint clean threads-right
 .PHONY: bench bench-compare bench-decode bench-events bench-merge bench-probes bench-record bench-threads bench-vector
