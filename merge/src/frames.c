@@ -47,7 +47,7 @@ void frames_settle(struct frames *frames, int64_t x)
 		node->instructions += frames->instructions;
 		node->blocks += frames->blocks;
 		if (frames->tape.on)
-			tape_settle(&frames->tape, x, frames_top(frames)->node, frames->instructions, frames->blocks);
+			tape_settle(&frames->tape, x, frames_top(frames)->node, frames->instructions);
 	}
 	frames->instructions = frames->blocks = 0;
 }

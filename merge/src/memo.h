@@ -14,27 +14,30 @@
 #include "merge_api.h"
 #include "tape.h"
 
+enum { MEMO_FOLLOWING = 2 };
+
 /* Where a path begins. */
 struct memo_key {
 	uint32_t path;
 	uint32_t node;          /* of the top frame */
-	uint32_t before;        /* block that ran last */
+	uint32_t manner;        /* of the block that ran last: program_manner */
 };
 
 /* As long as a line of the processor's cache: most of the time goes into waiting for entries. */
 struct memo_entry {
 	struct memo_key key;
 	uint32_t node;          /* of the top frame at its end */
-	uint32_t last;          /* its last block */
-	uint32_t length;        /* in blocks */
+	uint32_t manner;        /* of its last block */
+	uint16_t length;        /* in blocks: see tape.h */
+	uint16_t credit;
 	uint32_t step;          /* first one of `steps` */
 	uint16_t n_steps;
 	uint16_t calls;         /* counted: a step has one at most */
-	uint32_t credit;
 	uint32_t place;         /* + 1 of `places`; 0: it has no marks or visits */
-	uint32_t following;     /* + 1 of the entry that came next the last time; 0 unknown */
-	uint32_t ahead;         /* the same, of the one that came MEMO_AHEAD later */
-	uint64_t total;         /* so often this thread did it since its steps were counted last (replay_settle) */
+	uint32_t ahead;         /* + 1 of the entry that came MEMO_AHEAD later the last time; 0 unknown */
+	uint32_t following[MEMO_FOLLOWING]; /* the same, of those that came next */
+	uint16_t after[MEMO_FOLLOWING]; /* a part of the path of each of these */
+	uint32_t total;         /* so often this thread did it since its steps were counted last (replay_settle) */
 	double time;            /* ns a block, summed over the times that lay between two known moments */
 };
 
@@ -68,6 +71,10 @@ struct memo {
 #define MEMO_BITS 19 /* tests take less, so that it is full soon */
 #endif
 
+#ifndef MEMO_COUNTED
+#define MEMO_COUNTED UINT32_MAX /* that an entry counts before its steps are; tests take less */
+#endif
+
 enum {
 	MEMO_ENTRIES = 1 << MEMO_BITS,
 	MEMO_SLOTS = 2 * MEMO_ENTRIES,
@@ -93,13 +100,13 @@ static inline uint64_t memo_hash(struct memo_key key)
 	uint64_t h = ((uint64_t)key.path << 32 | key.node) * 0x9e3779b97f4a7c15u;
 
 	h ^= h >> 32;
-	h = (h + key.before) * 0xd6e8feb86659fd93u;
+	h = (h + key.manner) * 0xd6e8feb86659fd93u;
 	return h ^ h >> 32;
 }
 
 static inline bool memo_is(const struct memo_entry *entry, struct memo_key key)
 {
-	return entry->key.path == key.path && entry->key.node == key.node && entry->key.before == key.before;
+	return entry->key.path == key.path && entry->key.node == key.node && entry->key.manner == key.manner;
 }
 
 /* The slot that holds the key, or the free one where it would go. */

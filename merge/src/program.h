@@ -60,7 +60,25 @@ static inline bool program_plain_begin(const struct ptm_block *from, const struc
 	}
 }
 
-/* The same between two blocks. */
+/* What the step from a block to the one after it depends on, beside that one and the stack: of a call and of a system
+ * call the block itself, of others their kind. */
+static inline uint32_t program_manner(const struct ptm_program *program, const struct ptm_block *from)
+{
+	switch (from->cls) {
+	case PTM_CALL:
+	case PTM_IND_CALL:
+	case PTM_SYSCALL:
+		return (uint32_t)(from - program->blocks);
+	case PTM_RETURN:
+		return PTM_NONE - 2;
+	case PTM_IND_JUMP:
+		return PTM_NONE - 1;
+	default:
+		return PTM_NONE;
+	}
+}
+
+/* program_plain_begin between two blocks. */
 bool program_plain_step(const struct ptm_block *from, const struct ptm_block *to);
 
 #endif

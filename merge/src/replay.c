@@ -22,7 +22,7 @@ static bool knows_stack(const struct ptm_walk *walk)
 static struct memo_key key_of(const struct ptm_walk *walk, uint32_t number)
 {
 	return (struct memo_key){ .path = number, .node = frames_top(&walk->frames)->node,
-				  .before = (uint32_t)(walk->before - walk->program->blocks) };
+				  .manner = program_manner(walk->program, walk->before) };
 }
 
 /* --- again ----------------------------------------------------------------------------------------------------------- */
@@ -53,7 +53,7 @@ static void spend_steps(struct ptm_walk *walk, const struct memo_entry *entry)
 	const struct tape_step *step = &walk->memo.steps[entry->step], *end = step + entry->n_steps;
 
 	for (; step < end; step++) {
-		struct ptm_node *node = tree_touch(frames->tree, step->node);
+		struct ptm_node *node = tree_touch(frames->tree, tape_node(step));
 		const int64_t x = walk->next + step->offset;
 
 		/* at a path's end the moments of its last ordinal are still to come: see walk_arrival */
@@ -77,22 +77,60 @@ static int64_t first_event(const struct ptm_walk *walk)
 	return walk->next_event < walk->n_events ? walk->events[walk->next_event].seq : INT64_MAX;
 }
 
-static void count(struct memo *memo, struct memo_entry *entry)
+static void settle(struct ptm_walk *walk, struct memo_entry *entry)
 {
-	if (!entry->total++)
-		memo->used[memo->n_used++] = (uint32_t)(entry - memo->entries);
+	struct ptm_tree *tree = walk->frames.tree;
+	const struct tape_step *step = &walk->memo.steps[entry->step];
+	const int64_t total = (int64_t)entry->total;
+	uint32_t offset = 0;
+
+	for (const struct tape_step *end = step + entry->n_steps; step < end; step++) {
+		struct ptm_node *node = tree_touch(tree, tape_node(step));
+		const uint32_t blocks = step->offset - offset;
+
+		node->instructions += total * step->instructions;
+		node->blocks += total * blocks;
+		node->spent += entry->time * blocks;
+		if (step->node & TAPE_CALLED)
+			node->calls += total;
+		offset = step->offset;
+	}
+	walk->frames.folds[TREE_WHOLE] += total * entry->calls;
+	entry->total = 0;
+	entry->time = 0;
 }
 
-/* The entry that came after `before` the last time, or another one. */
+static void count(struct ptm_walk *walk, struct memo_entry *entry)
+{
+	struct memo *memo = &walk->memo;
+
+	if (!entry->total)
+		memo->used[memo->n_used++] = (uint32_t)(entry - memo->entries);
+	else if (entry->total == MEMO_COUNTED)
+		settle(walk, entry); /* and is still in `used` */
+	entry->total++;
+}
+
+/* The entry that comes after `before`: one of those that did lately, or another one. What comes after an entry begins in
+ * the same stack, so that its path alone tells it. */
 static struct memo_entry *find_after(struct memo *memo, struct memo_entry *before, struct memo_key key)
 {
-	struct memo_entry *entry = before->following ? &memo->entries[before->following - 1] : NULL;
+	struct memo_entry *entry;
 
-	if (entry && memo_is(entry, key))
-		return entry;
+	for (size_t i = 0; i < MEMO_FOLLOWING; i++) {
+		if (before->after[i] != (uint16_t)key.path || !before->following[i])
+			continue;
+		entry = &memo->entries[before->following[i] - 1];
+		if (memo_is(entry, key))
+			return entry;
+	}
 	entry = memo_find(memo, key);
-	if (entry)
-		before->following = (uint32_t)(entry - memo->entries) + 1;
+	if (!entry)
+		return NULL;
+	before->following[1] = before->following[0];
+	before->after[1] = before->after[0];
+	before->following[0] = (uint32_t)(entry - memo->entries) + 1;
+	before->after[0] = (uint16_t)key.path;
 	return entry;
 }
 
@@ -112,7 +150,7 @@ static int64_t repeat(struct ptm_walk *walk, struct memo_entry *entry, const int
 
 		if (end > event)
 			break;
-		count(memo, entry);
+		count(walk, entry);
 		memo_look_ahead(memo, entry, &lately[done % MEMO_AHEAD]);
 		if (end > stretch) {
 			spend_steps(walk, entry);
@@ -135,7 +173,7 @@ static int64_t repeat(struct ptm_walk *walk, struct memo_entry *entry, const int
 			break;
 		walk_fetch(walk, paths + done, n - done);
 		entry = find_after(memo, entry, (struct memo_key){
-			.path = (uint32_t)paths[done], .node = entry->node, .before = entry->last });
+			.path = (uint32_t)paths[done], .node = entry->node, .manner = entry->manner });
 		if (!entry)
 			break;
 	}
@@ -157,32 +195,10 @@ int64_t replay_paths(struct ptm_walk *walk, const int64_t *seqs, const int32_t *
 	done = repeat(walk, entry, seqs, paths, n, &last);
 	if (done <= 0)
 		return done;
-	walk->before = &walk->program->blocks[last->last];
+	walk->before = &walk->program->blocks[walk->program->paths[last->key.path].last];
 	const int error = frames_become(&walk->frames, last->node, walk->program->blocks);
 
 	return error ? error : done;
-}
-
-static void settle(struct ptm_walk *walk, struct memo_entry *entry)
-{
-	struct ptm_tree *tree = walk->frames.tree;
-	const struct tape_step *step = &walk->memo.steps[entry->step];
-	const int64_t total = (int64_t)entry->total;
-	uint32_t offset = 0;
-
-	for (const struct tape_step *end = step + entry->n_steps; step < end; step++) {
-		struct ptm_node *node = tree_touch(tree, step->node);
-
-		node->instructions += total * step->instructions;
-		node->blocks += total * step->blocks;
-		node->spent += entry->time * (step->offset - offset);
-		if (step->called != PTM_NONE)
-			tree_touch(tree, step->called)->calls += total;
-		offset = step->offset;
-	}
-	walk->frames.folds[TREE_WHOLE] += total * entry->calls;
-	entry->total = 0;
-	entry->time = 0;
 }
 
 void replay_settle(struct ptm_walk *walk)
@@ -246,16 +262,16 @@ int replay_store(struct ptm_walk *walk)
 	frames_settle(frames, end);
 	tape->on = false;
 	/* the bottom's frame is entered otherwise: whether that was a call depends on what was before it */
-	if (tape->failed || !tape->low || !knows_stack(walk))
+	if (tape->failed || tape->called != PTM_NONE || !tape->low || !knows_stack(walk))
 		return 0;
 	const struct memo_entry entry = {
 		.key = from->key,
 		.node = frames_top(frames)->node,
-		.last = path->last,
-		.length = path->length,
+		.manner = program_manner(walk->program, &walk->program->blocks[path->last]),
+		.length = (uint16_t)path->length,
 		.n_steps = (uint16_t)tape->n,
 		.calls = (uint16_t)(frames->folds[TREE_WHOLE] - from->calls),
-		.credit = (uint32_t)(frames->credit - from->credit),
+		.credit = (uint16_t)(frames->credit - from->credit),
 	};
 	struct memo_places places = { .n_marks = (uint32_t)(walk->n_marks - from->marks),
 				      .n_visits = (uint32_t)(walk->visits.n - from->visits) };

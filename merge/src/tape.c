@@ -16,7 +16,7 @@ int tape_begin(struct tape *tape, int64_t seq, size_t frames)
 		steps = malloc(TAPE_STEPS * sizeof(*steps));
 	if (!steps)
 		return -ENOMEM;
-	*tape = (struct tape){ .on = true, .seq = seq, .low = frames, .steps = steps };
+	*tape = (struct tape){ .on = true, .seq = seq, .low = frames, .called = PTM_NONE, .steps = steps };
 	return 0;
 }
 
@@ -26,35 +26,27 @@ void tape_deinit(struct tape *tape)
 	*tape = (struct tape){ .on = false };
 }
 
-static struct tape_step *next(struct tape *tape)
+void tape_settle(struct tape *tape, int64_t x, uint32_t node, int64_t instructions)
 {
-	if (tape->n == TAPE_STEPS) {
+	const int64_t offset = x - tape->seq;
+	const bool called = tape->called != PTM_NONE;
+
+	if (tape->n == TAPE_STEPS || offset > UINT16_MAX || instructions > UINT16_MAX || (called && tape->called != node)) {
 		tape->failed = true;
-		return NULL;
-	}
-	return &tape->steps[tape->n++];
-}
-
-void tape_settle(struct tape *tape, int64_t x, uint32_t node, int64_t instructions, int64_t blocks)
-{
-	struct tape_step *step = next(tape);
-
-	if (!step)
 		return;
-	*step = (struct tape_step){
-		.offset = (uint32_t)(x - tape->seq),
-		.node = node,
-		.called = PTM_NONE,
-		.instructions = (uint32_t)instructions,
-		.blocks = (uint32_t)blocks,
+	}
+	tape->called = PTM_NONE;
+	tape->steps[tape->n++] = (struct tape_step){
+		.node = node | (called ? TAPE_CALLED : 0),
+		.offset = (uint16_t)offset,
+		.instructions = (uint16_t)instructions,
 	};
 }
 
 void tape_call(struct tape *tape, uint32_t node)
 {
-	/* whoever enters a frame settles the one below it first */
-	if (!tape->n || tape->steps[tape->n - 1].called != PTM_NONE)
+	/* whoever enters a frame settles the one below it first, and it is settled itself before it makes a call */
+	if (!tape->n || tape->called != PTM_NONE)
 		tape->failed = true;
-	else
-		tape->steps[tape->n - 1].called = node;
+	tape->called = node;
 }

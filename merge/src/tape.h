@@ -13,14 +13,20 @@
 
 enum { TAPE_STEPS = 1 << 12 }; /* what takes more is not worth it; memo.h counts them in 16 bits */
 
-/* The top frame, `node`, gets what ran in it, and the time up to `offset`; then `called` is called. */
+/* The top frame's node gets what ran in it, and the time, up to `offset`: all since the step before. Half a million paths
+ * have a few each: they are kept small. */
 struct tape_step {
-	uint32_t offset;        /* blocks behind the path's first one */
-	uint32_t node;
-	uint32_t called;        /* PTM_NONE: nobody */
-	uint32_t instructions;
-	uint32_t blocks;
+	uint32_t node;          /* | TAPE_CALLED: the step before ended with a call of it */
+	uint16_t offset;        /* blocks behind the path's first one */
+	uint16_t instructions;
 };
+
+#define TAPE_CALLED (UINT32_C(1) << 31)
+
+static inline uint32_t tape_node(const struct tape_step *step)
+{
+	return step->node & ~TAPE_CALLED;
+}
 
 struct tape {
 	bool on;
@@ -28,6 +34,7 @@ struct tape {
 	int64_t seq;            /* where the path begins */
 	size_t low;             /* frames that were there at the beginning and all the time */
 	size_t n;
+	uint32_t called;        /* node that was called and is to be settled next; PTM_NONE */
 	struct tape_step *steps;
 };
 
@@ -42,7 +49,7 @@ static inline void tape_low(struct tape *tape, size_t frames)
 		tape->low = frames;
 }
 
-void tape_settle(struct tape *tape, int64_t x, uint32_t node, int64_t instructions, int64_t blocks);
+void tape_settle(struct tape *tape, int64_t x, uint32_t node, int64_t instructions);
 void tape_call(struct tape *tape, uint32_t node);
 
 #endif

@@ -168,8 +168,8 @@ static uint64_t *find(const struct ptm_tree *tree, uint64_t h, uint32_t parent, 
 /* Double the hash in its place: what it holds is in the nodes, too. */
 static void rehash(struct ptm_tree *tree)
 {
-	memset(tree->slots, 0, tree->n_slots * sizeof(*tree->slots));
 	tree->n_slots *= 2;
+	memset(tree->slots, 0, tree->n_slots * sizeof(*tree->slots)); /* new pages, too: who first reads one waits twice */
 	for (uint32_t i = 0; i < tree->n; i++) {
 		const struct ptm_node *node = &tree->nodes[i];
 		const uint64_t h = hash(node->parent, node->function, node->block);
@@ -189,7 +189,7 @@ static int more(void **pages, size_t *room, size_t size)
 	return 0;
 }
 
-/* Room for one node more, and a hash that is at most half full. Who has more folded functions than were reckoned with
+/* Room for one node more, and a hash that is at most three quarters full. Who has more folded functions than were reckoned with
  * gets more pages. */
 static int reserve(struct ptm_tree *tree)
 {
@@ -203,7 +203,7 @@ static int reserve(struct ptm_tree *tree)
 		if (!error)
 			error = more((void **)&tree->nodes, &tree->room, sizeof(*tree->nodes));
 	}
-	if (!error && 2 * tree->n >= tree->n_slots) {
+	if (!error && tree->n >= tree->n_slots / 4 * 3) {
 		if (tree->n_slots == tree->slots_room)
 			error = more((void **)&tree->slots, &tree->slots_room, sizeof(*tree->slots));
 		if (!error)

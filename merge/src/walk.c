@@ -498,8 +498,21 @@ void walk_fetch(const struct ptm_walk *walk, const int32_t *paths, size_t left)
 
 	if (left > AHEAD && walk->memo.likely && (uint32_t)paths[AHEAD] < program->n_paths)
 		__builtin_prefetch(&walk->memo.likely[paths[AHEAD]]);
-	if (left > NEAR)
+	if (left > NEAR && (uint32_t)paths[NEAR] < program->n_paths) {
 		memo_fetch(&walk->memo, (uint32_t)paths[NEAR]);
+		__builtin_prefetch(&program->paths[paths[NEAR]]);
+	}
+}
+
+/* While a path is walked, the blocks of the next one, which may have to be walked, too, are fetched. */
+static void fetch_blocks(const struct ptm_program *program, const int32_t *paths, size_t left)
+{
+	if (left < 2 || (uint32_t)paths[1] >= program->n_paths)
+		return;
+	const int64_t first = program->paths[paths[1]].first;
+
+	__builtin_prefetch(&program->places[first]);
+	__builtin_prefetch(&program->values[first]);
 }
 
 /* Execute at least one path. Returns how many. */
@@ -516,6 +529,8 @@ static int64_t walk_some(struct ptm_walk *walk, const int64_t *seqs, const int32
 	done = replay_paths(walk, seqs, paths, n);
 	if (done)
 		return done;
+	walk_fetch(walk, paths, n);
+	fetch_blocks(walk->program, paths, n);
 	error = walk_path(walk, (uint32_t)paths[0], seqs[0]);
 	return error ? error : 1;
 }
