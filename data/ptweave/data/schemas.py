@@ -649,8 +649,12 @@ class TableWriter:
         if storing:
             storing.result()
 
-    def close(self) -> None:
+    def end(self) -> None:
+        """No rows follow: with a pool what is left is compressed while others work, until `close`."""
         self._flush(self._pending_rows)
+
+    def close(self) -> None:
+        self.end()
         self._wait()
         self._writer.close()
         self._partial.replace(self._path)

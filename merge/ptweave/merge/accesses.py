@@ -9,15 +9,18 @@ execution goes on when the handler returns, and the block that begins there is i
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from ptweave.data import layout
 from ptweave.data.bundle import Bundle
@@ -43,7 +46,7 @@ from ptweave.merge.place import Places
 from ptweave.merge.program import IMAGE_SHIFT, Program
 from ptweave.merge.recorded_stacks import RecordedStacks
 from ptweave.merge.scratch import Scratch
-from ptweave.merge.tables import I64, U64, Bools, numbers, open_parquet, read_table
+from ptweave.merge.tables import BATCH_ROWS, I64, U64, Bools, corrupt, numbers, open_parquet, read_table
 
 FILE = "accesses.parquet"
 PAGES = "pages.parquet"
@@ -59,15 +62,14 @@ class Accesses:
     """The run's decoded accesses. `places` has a row for each record, those of one thread beside each other."""
 
     def __init__(self, bundle: Bundle, scratch: Scratch, ledger: Ledger) -> None:
-        for file, schema in ((FILE, DECODED_ACCESSES), (PAGES, DECODED_PAGES)):
-            with open_parquet(bundle.decoded / file, schema):
-                pass
+        with open_parquet(bundle.decoded / PAGES, DECODED_PAGES):
+            pass
+        with open_parquet(bundle.decoded / FILE, DECODED_ACCESSES) as file:
+            records = _per_thread(file, bundle.decoded / FILE)
         self._scratch = scratch
         self._ledger = ledger
-        counts = scratch.table(FILE, "select thread, count(*) as records from source group by thread order by thread")
-        records = numbers(counts, "records").astype(np.int64)
-        self._threads = numbers(counts, "thread").astype(np.int64)
-        self._starts: I64 = np.concatenate([[0], np.cumsum(records)]).astype(np.int64)
+        self._threads: I64 = np.array(sorted(records), np.int64)
+        self._starts: I64 = np.cumsum([0, *(records[thread] for thread in sorted(records))], dtype=np.int64)
         self.places = Places.nowhere(int(self._starts[-1]))
         self._stack = np.full(len(self), -1, np.int32)
         self._complete = True
@@ -171,6 +173,18 @@ class Accesses:
             "address": pa.array(address, mask=behind != 0), "allocation": pa.array(allocation, mask=allocation < 0),
             **self._columns(table, index, lines)}
         return _with(table.drop_columns(["address", "record", "ip"]), columns)
+
+
+def _per_thread(file: pq.ParquetFile, path: Path) -> dict[int, int]:
+    """How many records each thread has. Raises BadInput when the file is corrupt."""
+    found: Counter[int] = Counter()
+    try:
+        for batch in file.iter_batches(BATCH_ROWS, columns=["thread"], use_threads=False):
+            threads, counts = np.unique(numbers(batch, "thread", -1), return_counts=True)
+            found.update(dict(zip(threads.tolist(), counts.tolist(), strict=True)))
+    except (OSError, pa.ArrowException, ValueError) as error:
+        raise corrupt(path, error) from error
+    return found
 
 
 def _with(table: pa.Table, columns: dict[str, Any]) -> pa.Table:

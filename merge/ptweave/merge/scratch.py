@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""A DuckDB of the merge's own, for sorting and joining what may not fit into memory."""
+"""A DuckDB of the merge's own, for sorting and joining what may not fit into memory.
+
+It is loaded beside what the merge does first: a twentieth of a second for what small runs ask of it in as long.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
-import duckdb
 import pyarrow as pa
 
 from ptweave.data.errors import MachineLacks
+from ptweave.merge.beside import Beside
 from ptweave.merge.tables import BATCH_ROWS, corrupt
+
+if TYPE_CHECKING:
+    import duckdb
 
 MEMORY = "160MB"
 
@@ -26,19 +33,29 @@ class Scratch:
     any SQL or is taken for a pattern.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, beside: Beside) -> None:
         self.folder = folder
         self._spill = folder / ".spill"
         shutil.rmtree(self._spill, ignore_errors=True)
         folder.mkdir(exist_ok=True)
         self._descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         self._base = f"/proc/self/fd/{self._descriptor}"
-        self.connection = duckdb.connect(config={
+        self._connecting = beside.start(self._connect)
+
+    def _connect(self) -> duckdb.DuckDBPyConnection:
+        import duckdb
+
+        return duckdb.connect(config={
             "memory_limit": MEMORY, "threads": 1, "temp_directory": f"{self._base}/.spill",
             "autoinstall_known_extensions": False, "python_enable_replacements": False})
 
+    @property
+    def connection(self) -> duckdb.DuckDBPyConnection:
+        return self._connecting.result()
+
     def close(self) -> None:
-        self.connection.close()
+        if not self._connecting.cancel() and not self._connecting.exception():
+            self.connection.close()
         os.close(self._descriptor)
         shutil.rmtree(self._spill, ignore_errors=True)
 
@@ -81,6 +98,8 @@ class Scratch:
 
     @contextmanager
     def _errors(self, name: str) -> Iterator[None]:
+        import duckdb
+
         where = self.folder / name
         try:
             yield

@@ -113,7 +113,7 @@ class _Merge:
     def run(self) -> None:
         self._forget()
         self._tasks: Tasks = load_tasks(self._bundle)
-        self._scratch = self._open.enter_context(Scratch(self._bundle.decoded))
+        self._scratch = self._open.enter_context(Scratch(self._bundle.decoded, self._beside))
         self._flow = self._rows(FLOW, ["seq", "path"])
         self._clock = self._rows(CLOCK, moment_streams.COLUMNS)
         self._pt_events = self._rows(PT_EVENTS, event_streams.COLUMNS)
@@ -218,7 +218,7 @@ class _Merge:
         with ExitStack() as files:
             walker = files.enter_context(Walker(self._program, calls=self._want_calls,
                                                 where=str(self._bundle.tables / FLOW.name)))
-            profile = files.enter_context(TableWriter(self._bundle.tables, PROFILE))
+            profile = files.enter_context(TableWriter(self._bundle.tables, PROFILE, pool=self._beside.pool))
             sink = None
             if self._want_calls:
                 sink = files.enter_context(pq.ParquetWriter(
@@ -227,6 +227,7 @@ class _Merge:
                 self._walk_thread(thread, walker, sink)
                 for rows in walker.profile(thread):
                     profile.write(rows)
+            profile.end()
             self._number_stacks(RecordedStacks(walker, self._addresses))
             with TableWriter(self._bundle.tables, STACKS) as stacks:
                 walker.write_stacks(stacks)
