@@ -28,14 +28,24 @@ static bool plain_after(const struct ptm_block *before, const struct ptm_block *
 	return !(block->flags & (PTM_MARKER | PTM_ACCESS | PTM_OWN)) && (!before || program_plain_step(before, block));
 }
 
+/* `block`, in front of a place of the same frame; where that is too much to count, alone. */
+static struct place in_front(const struct ptm_block *block, struct place rest)
+{
+	if (rest.plain == UINT16_MAX || block->instructions > (uint32_t)(UINT16_MAX - rest.instructions))
+		rest = (struct place){ 0, 0 };
+	if (block->instructions > UINT16_MAX)
+		return rest;
+	return (struct place){ .plain = rest.plain + 1, .instructions = (uint16_t)(rest.instructions + block->instructions) };
+}
+
 /* How far one can go from each block of a path, from its end to its begin. */
 static void measure(struct ptm_program *program, int64_t begin, int64_t end)
 {
-	for (int64_t i = end - 1; i >= begin; i--) {
-		const struct ptm_block *block = &program->blocks[program->values[i]];
-		const bool plain = i + 1 < end && plain_after(block, &program->blocks[program->values[i + 1]]);
+	for (int64_t i = end - 2; i >= begin; i--) {
+		const struct ptm_block *next = &program->blocks[program->values[i + 1]];
 
-		program->places[i].plain = plain ? program->places[i + 1].plain + 1 : 0;
+		if (plain_after(&program->blocks[program->values[i]], next))
+			program->places[i] = in_front(next, program->places[i + 1]);
 	}
 }
 
@@ -59,7 +69,6 @@ static int digest(struct ptm_program *program, size_t index, int64_t begin, int6
 		if (block->cls >= PTM_CLASSES)
 			return -EINVAL;
 		plain = plain && plain_after(before, block);
-		program->places[i].instructions = (uint32_t)instructions;
 		instructions += block->instructions;
 		syscalls += block->cls == PTM_SYSCALL;
 		before = block;

@@ -20,10 +20,10 @@ struct path {
 	uint64_t ip;
 };
 
-/* Where a block stands in a path. */
+/* What follows a block of a path in the same frame, with nothing to note about it: as far as it can be counted here. */
 struct place {
-	uint32_t plain;         /* blocks behind it that follow in the same frame, with nothing to note about them */
-	uint32_t instructions;  /* of the path's blocks before it; wraps around */
+	uint16_t plain;         /* blocks */
+	uint16_t instructions;  /* of these */
 };
 
 struct ptm_program {

@@ -414,15 +414,13 @@ static uint32_t skip_plain(struct ptm_walk *walk, const struct path *path, uint3
 {
 	const struct ptm_program *program = walk->program;
 	const struct place *place = &program->places[path->first + i];
-	const struct ptm_block *last;
 
 	if (!place->plain || !walk->frames.n || frames_top(&walk->frames)->function != walk->before->function ||
 	    event_before(walk, x + place->plain + 1))
 		return 0;
-	last = &program->blocks[program->values[path->first + i + place->plain]];
 	walk->frames.blocks += place->plain;
-	walk->frames.instructions += place[place->plain].instructions - place[1].instructions + last->instructions;
-	walk->before = last;
+	walk->frames.instructions += place->instructions;
+	walk->before = &program->blocks[program->values[path->first + i + place->plain]];
 	return place->plain;
 }
 

@@ -39,7 +39,7 @@ static void make_code(struct flow *flow)
 			.size = 8,
 			.last = below(9),
 			.function = below(6),
-			.instructions = below(5),
+			.instructions = below(2) ? below(5) : below(1 << 17), /* too many for a place to count */
 			.cls = (uint8_t)below(PTM_CLASSES),
 			.flags = (uint8_t)below(32),
 		};
