@@ -16,6 +16,9 @@ from labtools import ORACLE, SEEN, counter, look_often, note, ptweave_started
 from ptweave.wrapper import pt
 from ptweave.wrapper.perf.abi import Ioctl
 
+SECONDS = 60
+"""After which there will be no snapshot any more: the machine may be slow."""
+
 os.sched_setaffinity(0, {1})  # the target stays on one processor, whose ring is looked at
 look_often()
 first = counter("bytes")
@@ -88,14 +91,11 @@ ORACLE.write_text("0")
 pt.fcntl = SimpleNamespace(ioctl=slowly)
 pid = ptweave_started("record", "--snapshot-at", "odd", "--aux-size=64K", "-q", "-o", "at.ptw", "--pid",
                       str(target.pid), without=(given, taken))
-for _ in range(30):
-    if ORACLE.read_text():
-        break
+taken_at, end = Path("at.ptw/trace/cpu-1.pt"), time.monotonic() + SECONDS
+while not (taken_at.exists() and taken_at.stat().st_size) and time.monotonic() < end:
     time.sleep(SEEN / 2)
     again()
-for _ in range(3):
-    time.sleep(SEEN)
-    again()
+time.sleep(SEEN)
 os.kill(pid, signal.SIGINT)
 _, raw = os.waitpid(pid, 0)
 note("status_at", os.waitstatus_to_exitcode(raw))
