@@ -429,7 +429,7 @@ WATCH_SITES = Table("watch_sites", "a watchpoint (--watch)", (
 ))
 
 PROFILE = Table("profile", "a distinct call stack of a thread and what ran in its top frame", (
-    _THREAD, Column("stack", _I32, "", "stack number"),
+    _THREAD, Column("stack", _I32, "", "stack number", delta=True),
     Column("calls", _I64, "calls", "times it was called"),
     Column("instructions", _I64, "instructions", "executed in its top function"),
     Column("blocks", _I64, "blocks", "executed in its top function"),
@@ -437,8 +437,8 @@ PROFILE = Table("profile", "a distinct call stack of a thread and what ran in it
 ), ("thread", "stack"))
 
 STACKS = Table("stacks", "a call stack: its parent's frames and one more (the macro frames(stack) lists all)", (
-    Column("stack", _I32, "", "stack number"),
-    Column("parent", _I32, "", "stack without the top frame; null at the bottom"),
+    Column("stack", _I32, "", "stack number", delta=True),
+    Column("parent", _I32, "", "stack without the top frame; null at the bottom", delta=True),
     Column("depth", _I32, "frames", "frames in it"),
     Column("function", _STR, "", "function of the top frame", dictionary=True),
     Column("block", _I32, "", "block that called it (null at the bottom)"),
