@@ -21,6 +21,7 @@ from ptweave.wrapper import pt
 ADDR_NO_RANDOMIZE = 0x0040000
 PR_SET_CHILD_SUBREAPER = 36
 TIMES = 25
+SLOWER = 1.1
 WORDS = ("--aux-size=64K", "--",  # no trace is as long as that
          "/in/bin/dense-static", "2000")
 
@@ -78,11 +79,14 @@ def kill(wait: Callable[[Recorder, float, int], None]) -> None:
         pid = ptweave_started("record", "--engine", "intel_pt", "-q", "-o", f"{number}.ptw", *WORDS)
         wait(Recorder(pid, number), took, size)
         os.kill(pid, signal.SIGKILL)
-        if os.WIFSIGNALED(os.waitpid(pid, 0)[1]):
-            killed += 1
-        else:  # runs take less than the one that was timed
+        was_killed = os.WIFSIGNALED(os.waitpid(pid, 0)[1])
+        targets = list(_orphans())
+        killed += was_killed
+        if not was_killed:  # runs take less than the one that was timed
             took = min(took, time.monotonic() - began)
-        for target in _orphans():
+        elif not targets:  # they take more: it had not begun
+            took *= SLOWER
+        for target in targets:
             name = Path(f"/proc/{target}/comm").read_text().strip()  # ours as long as it was not executed
             ended.append(f"{name} {os.waitstatus_to_exitcode(os.waitpid(target, 0)[1])}")
     for reserve in Path().glob("*.ptw/.reserve*"):
