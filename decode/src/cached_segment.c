@@ -15,7 +15,11 @@
 
 #define UNLIKELY(condition) __builtin_expect(!!(condition), 0)
 
-enum { MAX_IDLE = 64 };
+enum {
+    MAX_IDLE = 64,
+    MOST_KNOWN = 16, /* of so many hops one may be new */
+    HOPS_REST = 32   /* segments without hops, when more were */
+};
 
 /* ---- steps ---- */
 
@@ -233,6 +237,24 @@ static inline int take_tnt(struct ptd_segment *segment, uint64_t offset, uint64_
     return use_bits(segment);
 }
 
+/* A TIP was used. */
+static inline void use_tip(struct ptd_segment *segment)
+{
+    struct ptd_place *place = &segment->place;
+    place->hold_notes = false;
+    if (UNLIKELY(place->timed)) {
+        place->last_time = place->time;
+        place->last_timed = true;
+        place->time_moved = false;
+        segment->mark_count = 0;
+        place->next_mark = UINT64_MAX;
+        if (place->time != place->progress.tsc) {
+            place->note_due = place->attention = !segment->run.length;
+            place->next_mark = segment->run.length ? 0 : UINT64_MAX;
+        }
+    }
+}
+
 /* The TIP that an indirect branch, or a return without a bit, was waiting for. */
 static int take_tip(struct ptd_segment *segment, uint64_t offset, uint64_t ip)
 {
@@ -251,20 +273,93 @@ static int take_tip(struct ptd_segment *segment, uint64_t offset, uint64_t ip)
         if (UNLIKELY(error < 0))
             return error;
     }
-    place->hold_notes = false;
-    if (UNLIKELY(place->timed)) {
-        place->last_time = place->time;
-        place->last_timed = true;
-        place->time_moved = false;
-        segment->mark_count = 0;
-        place->next_mark = UINT64_MAX;
-        if (place->time != place->progress.tsc) {
-            place->note_due = place->attention = !segment->run.length;
-            place->next_mark = segment->run.length ? 0 : UINT64_MAX;
-        }
-    }
+    use_tip(segment);
     int error = stand_at(segment, ip);
     return error < 0 ? error : use_bits(segment);
+}
+
+/* ---- hops ---- */
+
+static inline uint64_t hop_key(const struct ptd_place *place, const struct ptd_hop_packets *packets)
+{
+    return packets->bytes | (uint64_t)ptd_steps_key(place->bits, place->pending, false) << 8 * PTD_HOP_BYTES;
+}
+
+/*
+ * Make a hop of packets that are there. Returns the step to the branch; NULL: it was not walked yet, or the packets are
+ * more, or less, than it needs.
+ */
+static struct ptd_step *learn_hop(struct ptd_segment *segment, const uint8_t *at, const uint8_t *end,
+                                  const struct ptd_hop_packets *packets, struct ptd_hop *hop)
+{
+    const struct ptd_place *place = &segment->place;
+    struct ptd_steps *steps = segment->steps;
+    uint64_t bits = place->bits, more, ip = place->last_ip;
+    unsigned count = place->pending, added;
+    bool known;
+    if (packets->tnt && ptd_packet_tnt(at, end, &more, &added)) {
+        count += added;
+        bits |= more << (64 - count);
+    }
+    if (count >= ptd_segment_room(segment))
+        return NULL;
+    struct ptd_step *step =
+        ptd_steps_find(steps, &place->returns, place->node, ptd_steps_key(bits, count, true));
+    if (!step || step->end != PTD_STEP_BRANCH || step->used != count)
+        return NULL;
+    ptd_packet_ip(at + packets->tnt, end, &ip, &known);
+    int32_t next = ptd_code_at(&steps->code, ip);
+    if (next < 0)
+        return NULL;
+    *hop = (struct ptd_hop){.packets = hop_key(place, packets), .ip = ip, .node = place->node, .next = next,
+                            .step = (uint32_t)(step - steps->table), .bits = (uint8_t)count};
+    segment->hops.learned++;
+    return step;
+}
+
+/* Whether to look for hops up to the next PSB: where many were new the last time it costs more than it saves. */
+static bool begin_hops(struct ptd_segment *segment)
+{
+    struct ptd_hops_use *hops = &segment->hops;
+    if (MOST_KNOWN * (uint64_t)hops->learned > hops->taken)
+        hops->rest = HOPS_REST;
+    else if (hops->rest)
+        hops->rest--;
+    hops->learned = hops->taken = 0;
+    return !hops->rest && !ptd_segment_paced(segment); /* pace is about each packet */
+}
+
+/* A TIP, with a TNT before it, that came like this before. Returns their size, 0: they did not; or an error. */
+static inline int take_hop(struct ptd_segment *segment, const uint8_t *at, const uint8_t *end)
+{
+    struct ptd_place *place = &segment->place;
+    struct ptd_steps *steps = segment->steps;
+    if (end - at < PTD_HOP_READ)
+        return 0;
+    struct ptd_hop_packets packets = ptd_hop_packets_at(at);
+    if (!packets.size || place->standing != PTD_STANDING_ON || place->attention || segment->run.length)
+        return 0;
+    uint64_t key = hop_key(place, &packets);
+    struct ptd_hop *hop = ptd_hops_at(steps->hops, place->node, key);
+    const struct ptd_step *step = &steps->table[hop->step];
+    if (UNLIKELY(!ptd_hop_is(hop, place->node, key, packets.ip_bits, place->last_ip) ||
+                 (step->pops && !ptd_steps_pops_match(steps, step, &place->returns))))
+        step = learn_hop(segment, at, end, &packets, hop);
+    if (UNLIKELY(!step || hop->bits >= ptd_segment_room(segment)))
+        return 0;
+    unsigned count = hop->bits - place->pending;
+    place->received += count;
+    place->last_tnt = packets.tnt ? count : place->last_tnt;
+    place->bits = 0;
+    place->pending = 0;
+    place->last_ip = hop->ip;
+    place->node = hop->next;
+    if (step->pops | step->pushes)
+        ptd_steps_returns(steps, step, &place->returns);
+    place->hold_notes = true;
+    int error = take_leg(segment, step);
+    use_tip(segment);
+    return error < 0 ? error : (int)packets.size;
 }
 
 /* FUP, TIP: an asynchronous branch. */
@@ -468,8 +563,16 @@ static bool is_psb(const uint8_t *at, const uint8_t *end)
 int ptd_segment_decode(struct ptd_segment *segment, uint64_t *offset)
 {
     const uint8_t *begin = segment->slice.packets, *at = begin + *offset, *end = begin + segment->slice.size;
+    bool hops = begin_hops(segment);
     int status = 0;
     while (at < end && status >= 0) {
+        status = hops ? take_hop(segment, at, end) : 0;
+        if (status > 0) {
+            at += status;
+            segment->hops.taken++;
+        }
+        if (status != 0)
+            continue;
         uint64_t bits;
         unsigned count, size = ptd_packet_tnt(at, end, &bits, &count);
         if (size) {

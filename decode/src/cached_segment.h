@@ -65,6 +65,11 @@ struct ptd_place {
     struct ptd_returns returns;
 };
 
+/* Hops since the last PSB, how many of them were new, and how many segments more do without. */
+struct ptd_hops_use {
+    uint32_t taken, learned, rest;
+};
+
 struct ptd_segment {
     /* borrowed */
     struct ptd_tables *tables;
@@ -79,6 +84,7 @@ struct ptd_segment {
     struct ptd_run run;   /* nodes since the last cut, when they are not a whole step */
     struct ptd_mark marks[PTD_MARKS];
     unsigned mark_count;
+    struct ptd_hops_use hops;
     struct ptd_buffer buffer;
 };
 

@@ -17,6 +17,7 @@
 #include <string.h>
 
 enum {
+    HOPS = 1 << PTD_HOPS_LOG,
     FIRST_STEPS = 1024,
     KEPT_STEPS = 5 << 16,
     KEPT_LISTS = 1 << 22,
@@ -26,9 +27,19 @@ enum {
     MOST = 16 /* times what is kept of nodes and legs may be there in a slice: joins.c makes no more legs than that */
 };
 
+/* Steps are elsewhere from now on: no hop knows where. Returns 0 or -ENOMEM. */
+static int forget_hops(struct ptd_steps *steps)
+{
+    if (!steps->hops)
+        steps->hops = aligned_alloc(64, HOPS * sizeof *steps->hops);
+    for (size_t i = 0; i < HOPS && steps->hops; i++)
+        steps->hops[i] = (struct ptd_hop){.node = -1};
+    return steps->hops ? 0 : -ENOMEM;
+}
+
 static int table_init(struct ptd_steps *steps, size_t size)
 {
-    struct ptd_step *table = ptd_huge_alloc(size * sizeof *table);
+    struct ptd_step *table = forget_hops(steps) == 0 ? ptd_huge_alloc(size * sizeof *table) : NULL;
     if (!table)
         return -ENOMEM;
     for (size_t i = 0; i < size; i++)
@@ -66,6 +77,7 @@ void ptd_steps_destroy(struct ptd_steps *steps)
     ptd_code_deinit(&steps->code);
     ptd_joins_deinit(&steps->joins);
     free(steps->table);
+    free(steps->hops);
     free(steps->lists);
     free(steps->sections);
     free(steps);
@@ -82,7 +94,8 @@ int ptd_steps_drop(struct ptd_steps *steps)
 size_t ptd_steps_size(const struct ptd_steps *steps)
 {
     const struct ptd_joins *joins = &steps->joins;
-    return (steps->mask + 1) * sizeof *steps->table + steps->list_capacity * sizeof *steps->lists +
+    return (steps->mask + 1) * sizeof *steps->table + HOPS * sizeof *steps->hops +
+           steps->list_capacity * sizeof *steps->lists +
            steps->code.capacity * sizeof *steps->code.nodes +
            (steps->code.table_mask + 1) * sizeof *steps->code.table +
            ((size_t)joins->root_capacity + joins->joined_capacity) * sizeof *joins->roots +

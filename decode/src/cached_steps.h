@@ -13,6 +13,7 @@
 
 #include "api.h"
 #include "cached_code.h"
+#include "cached_hops.h"
 #include "joins.h"
 
 #include <stdbool.h>
@@ -78,6 +79,7 @@ struct ptd_steps {
     uint64_t mask;
     unsigned shift;
     size_t count;
+    struct ptd_hop *hops; /* 1 << PTD_HOPS_LOG */
     int32_t *lists; /* return addresses */
     size_t list_count, list_capacity;
     uint32_t stamp;   /* of the tables whose numbers nodes have */

@@ -131,6 +131,59 @@ def test_control_another_branch_is_a_difference(tmp_path: Path) -> None:
     assert both.libipt(bytes(machine.packets.data)).differences(both.paths(bytes(packets)))
 
 
+# --- the same bytes that mean something else --------------------------------------------------------------------------
+
+
+def test_the_same_bytes_after_another_address(tmp_path: Path) -> None:
+    """A TIP of two bytes is completed with the address before it: from one place it leads to two."""
+    code = assemble("x: jmp n\nn: jz n\njmp *%rax\n.org 0x10000\ny: jmp n", tmp_path)
+    assert (code["x"] ^ code["y"]) & 0xFFFF == 0
+    packets = PtWriter().psb_plus().mode_exec().pge(code["x"])
+    ran = [code["x"]]
+    for label in "xxxxyyyyxyxyyyxx":  # after twelve rounds execution stands at the branch, wherever it came from
+        packets.tnt("!!!!!!").tnt("!!!!!!").tnt(".").tip(code[label])
+        ran.append(code[label])
+    both = decoders(tmp_path, code.data, code.base)
+    paths = both.paths(bytes(packets.pgd().data))
+    assert both.libipt(bytes(packets.data)).differences(paths) == []
+    assert [ip for ip, _ in paths.instructions() if ip in (code["x"], code["y"])] == ran
+    assert paths.handed == 0
+
+
+def test_the_same_bytes_after_another_call(tmp_path: Path) -> None:
+    """A return leads to where the call was, and the same packets follow."""
+    code = assemble("m: jmp *%rax\none: call *%rax\nbehind_one: jmp *%rax\n"
+                    "two: call *%rax\nbehind_two: nop\njmp *%rax\nf: ret", tmp_path)
+    packets = PtWriter().psb_plus().mode_exec().pge(code["m"])
+    ran = []
+    for site in ("one", "one", "one", "two", "one", "two", "two"):
+        packets.tip(code[site]).tip(code["f"]).tnt("!").tip(code["m"])
+        ran += [code["m"], code[site], code["f"], code[f"behind_{site}"]]
+    both = decoders(tmp_path, code.data, code.base)
+    paths = both.paths(bytes(packets.pgd().data))
+    assert both.libipt(bytes(packets.data)).differences(paths) == []
+    assert [ip for ip, _ in paths.instructions()][:len(ran)] == ran
+    assert paths.handed == 0
+
+
+def test_the_same_bytes_after_other_bits(tmp_path: Path) -> None:
+    """Bits that a TNT before has left over decide with those that come."""
+    code = assemble("a: jz b\njz c\njmp *%rax\nb: nop\njmp *%rax\nc: nop\nnop\njmp *%rax", tmp_path)
+    packets = PtWriter().psb_plus().mode_exec().pge(code["a"])
+    ran = []
+    for first in "..!!.!!.":
+        packets.tnt(first)
+        if first == ".":
+            packets.tnt("!")
+        packets.tip(code["a"])
+        ran += [code["a"], code["b"]] if first == "!" else [code["a"], code["a"] + 2, code["c"]]
+    both = decoders(tmp_path, code.data, code.base)
+    paths = both.paths(bytes(packets.pgd().data))
+    assert both.libipt(bytes(packets.data)).differences(paths) == []
+    assert [ip for ip, _ in paths.instructions()][:len(ran)] == ran
+    assert paths.handed == 0
+
+
 # --- every golden case ------------------------------------------------------------------------------------------------
 
 
