@@ -113,3 +113,16 @@ def test_merging_loads_nothing_of_recording_and_decoding_nothing_of_sql(tmp_path
     modules = loaded("-m", "ptweave.cli", "merge", "-q", bundle)
     assert "ptweave.merge.stage" in modules and not {"ptweave.wrapper.supervisor", "ptweave.merge.diff"} & modules
     assert {"ptweave.merge.diff", "duckdb"} <= loaded("-m", "ptweave.cli", "hot", bundle)  # what Run loads
+
+
+def test_decoding_loads_nothing_of_datasets_servers_and_packages(tmp_path: Path) -> None:
+    """`socket` and `ssl` are pyarrow's."""
+    bundle = tmp_path / "run.ptw"
+    loaded("-m", "ptweave.cli", "record", "-q", "-o", bundle, "--", "/bin/true")
+    modules = loaded("-m", "ptweave.cli", "decode", "-q", bundle)
+    assert not {"pyarrow.dataset", "http.client", "importlib.metadata"} & modules
+    assert "pyarrow.dataset" in loaded("-c", "import sys; from pathlib import Path; import pyarrow.parquet as pq; "
+                                             "pq.read_table(next(Path(sys.argv[1]).glob('*.parquet')))",
+                                       bundle / "tables/images")
+    assert "http.client" in loaded("-c", "import ptweave.decode.debuginfod")
+    assert "importlib.metadata" in loaded("-m", "ptweave.cli", "--version")

@@ -243,11 +243,11 @@ class Code:
 
 def damaged_images(tables: Path) -> list[str]:
     """Paths (or names) of a decoded run's images that have a problem. Raises BadInput when the table cannot be read."""
-    folder = tables / IMAGES.name
+    folder, columns = tables / IMAGES.name, ["path", "name", "problem"]
     try:
         rows = [row for file in sorted(folder.glob("*.parquet"))
-                for row in pq.read_table(file, columns=["path", "name", "problem"], partitioning=None).to_pylist()]
-    except (OSError, pa.ArrowException) as error:
+                for row in pq.ParquetFile(file).read(columns).select(columns).to_pylist()]
+    except (OSError, KeyError, pa.ArrowException) as error:
         raise BadInput(f"cannot be read ({error})", where=str(folder), remedy="decode the run again") from error
     return [str(row["path"] or row["name"]) for row in rows if row["problem"]]
 

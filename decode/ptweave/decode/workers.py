@@ -19,6 +19,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import ParamSpec, Protocol
 
+import numpy as np
+import pyarrow as pa
+
 from ptweave.data.bundle import Bundle
 from ptweave.data.errors import MachineLacks
 from ptweave.data.manifest import Clocks
@@ -85,8 +88,11 @@ class Pool:
         self.room = jobs + 2
         self._where = str(bundle.path)
         self._strangers = {process.pid for process in multiprocessing.active_children()}
+        method = start_method()
+        if method == "fork":
+            pa.array(np.zeros(1), mask=np.zeros(1, np.bool_))  # loads numpy.ma, once for all of them
         self._executor = ProcessPoolExecutor(
-            jobs, multiprocessing.get_context(start_method()), begin, (bundle.path, decoder.value, os.getpid()))
+            jobs, multiprocessing.get_context(method), begin, (bundle.path, decoder.value, os.getpid()))
 
     def decode(self, task: Task, file: Path, moved: Callable[[int], None]) -> Future[None]:
         future = self._submit(decode, task, file)

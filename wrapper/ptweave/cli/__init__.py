@@ -32,16 +32,25 @@ exit status:
 _VERSION = "--version"
 
 
+class _Version(argparse.Action):
+    """Tells the version. What is needed to find it out is loaded only then."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from ptweave.cli.version import version_line
+
+        print(version_line())
+        parser.exit()
+
+
 def _parser(chosen: str | None) -> argparse.ArgumentParser:
     """The parser of all commands; with one (or the version) chosen already the modules of the others are not loaded:
     it starts sooner."""
-    from ptweave.cli.version import version_line
-
     parser = argparse.ArgumentParser(
         prog="ptweave", formatter_class=argparse.RawDescriptionHelpFormatter, epilog=_STATUSES,
         description="Record what a program really did: every branch, every system call, every dependence between "
         "its threads; then ask with SQL.")
-    parser.add_argument(_VERSION, action="version", version=version_line())
+    parser.add_argument(_VERSION, action=_Version, nargs=0, default=argparse.SUPPRESS,
+                        help="show program's version number and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name in COMMANDS:
         if chosen is not None and name != chosen:

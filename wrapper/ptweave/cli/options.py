@@ -15,6 +15,7 @@ from ptweave.data.bundle import SUFFIX
 
 if TYPE_CHECKING:
     from ptweave.decode.debug_files import DebugFiles
+    from ptweave.decode.debuginfod import Debuginfod
 
 MAX_JOBS = 1024
 RING_MIN, RING_MAX = 16 << 20, 1024 << 30
@@ -71,12 +72,17 @@ def check_debug(args: argparse.Namespace) -> None:
 def debug_files(args: argparse.Namespace) -> DebugFiles:
     """What these options mean. Raises BadInput as `check_debug` does."""
     from ptweave.decode.debug_files import DebugFiles
+
+    check_debug(args)
+    return DebugFiles(args.debug_dir, _server() if args.debuginfod else None)
+
+
+def _server() -> Debuginfod:
+    """The servers of the environment. What is needed to ask them is loaded only then."""
     from ptweave.decode.debug_servers import servers_of
     from ptweave.decode.debuginfod import Debuginfod, cache_folder
 
-    check_debug(args)
-    server = Debuginfod(servers_of(os.environ), cache_folder(os.environ)) if args.debuginfod else None
-    return DebugFiles(args.debug_dir, server)
+    return Debuginfod(servers_of(os.environ), cache_folder(os.environ))
 
 
 def usable_cpus() -> int:
