@@ -14,6 +14,7 @@ from ptweave.data.errors import MachineLacks
 from ptweave.decode._ipt import ffi, lib
 from ptweave.decode.elf import Addresses, BadElf, Elf
 from ptweave.decode.sections import contents
+from ptweave.decode.stored import distinct
 
 MAX_SECTION = 1 << 28
 """Bytes of a debug section beyond which it is not read."""
@@ -75,7 +76,7 @@ def lines_of(elf: Elf, code: Elf | None = None, shared: Elf | None = None,
     sections = _Sections(line, contents(elf, ".debug_line_str", MAX_SECTION))
     if _has_old_units(line):
         sections.add_units(elf, shared)
-    addresses = None if wanted is None else np.unique(wanted())
+    addresses = None if wanted is None else distinct(wanted())
     table = sections.read(addresses, (code or elf).lowest)
     if table.wants_strings:  # they are large, and nearly nobody names files there
         sections.add_strings(elf, shared)

@@ -30,7 +30,7 @@ from ptweave.decode.lines import Lines, lines_of
 from ptweave.decode.perf_map import PerfMap, read_perf_map
 from ptweave.decode.plt import plt_stubs
 from ptweave.decode.sections import symbol_file
-from ptweave.decode.stored import numbers
+from ptweave.decode.stored import distinct, numbers
 from ptweave.decode.symbols import symbols_of
 from ptweave.decode.unwind import unnamed
 
@@ -111,7 +111,7 @@ class Naming:
         columns of that table."""
         images, ips = numbers(blocks["image"], -1), numbers(blocks["ip"])
         result = _Columns(len(images))
-        for number in np.unique(images):
+        for number in distinct(images):
             if not 0 <= number < len(self.code.images):
                 continue
             image, rows = self.code.images[number], np.flatnonzero(images == number)

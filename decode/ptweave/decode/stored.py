@@ -85,6 +85,13 @@ def valid(column: pa.Array) -> npt.NDArray[np.bool_]:
     return bits[column.offset:column.offset + len(column)].astype(np.bool_)
 
 
+def distinct(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Each value once, ascending. (np.unique puts numbers into a hash table before it sorts them since numpy 2.3, which
+    takes more than ten times as long.)"""
+    ordered = np.sort(values)
+    return ordered[np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])[:len(ordered)])]
+
+
 class Stored:
     """One table, opened: its row groups with what their statistics say."""
 
