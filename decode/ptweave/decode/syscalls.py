@@ -27,6 +27,7 @@ import pyarrow.parquet as pq
 
 from ptweave.data import syscall_table
 from ptweave.data.bundle import Bundle
+from ptweave.data.call_columns import PATH_COUNTS, per_number
 from ptweave.data.ledger import Ledger
 from ptweave.data.manifest import Clocks
 from ptweave.data.schemas import DECODED_SYSCALLS, ROW_GROUP
@@ -344,8 +345,8 @@ def _path_arguments(number: int) -> Sequence[int]:
 def _with_pointers(rows: Rows, pointers: npt.NDArray[np.uint64]) -> Rows:
     """The rows with paths that have one of these pointers among their arguments: few of the thousands that an exec
     lasts for, which are the engine's own while it begins."""
-    seen = (rows["args"][:, :, np.newaxis] == pointers).any(axis=(1, 2))
-    found: Rows = rows[seen & (rows["memory"] >= 0) & np.isin(rows["number"], _WITH_PATHS)]
+    with_paths = rows[(rows["memory"] >= 0) & (per_number(PATH_COUNTS, rows["number"], 0) > 0)]
+    found: Rows = with_paths[(with_paths["args"][:, :, np.newaxis] == pointers).any(axis=(1, 2))]
     return found
 
 
