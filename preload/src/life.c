@@ -238,11 +238,11 @@ void *ptw_thread_begin(struct ptw_slot *slot)
 	if (slot->helper_tid)
 		PTW_SYS(SYS_set_robust_list, slot->robust, slot->robust_size, 0, 0, 0, 0);
 	ptw_slot_live(slot);
+	bind_to_main(slot); /* before anything that waits: whoever it waits for may end the program */
 	ptw_places_begin();
 	ptw_process_resume();
 	ptw_thread_greet_early(slot->routine, slot->argument);
 	ptw_pages_begin(slot);
-	bind_to_main(slot);
 	apply_schedule(slot);
 	ptw_rlimits_follow();
 	ptw_ids_follow();

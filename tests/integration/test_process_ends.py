@@ -17,7 +17,7 @@ import pytest
 
 from ptweave.data import Ledger
 from ptweave.wrapper.control import SOCKET_VARIABLE, ControlServer
-from support.control import Threads, Traced, new_bundle, serve
+from support.control import Threads, Traced, impatient, new_bundle, serve
 from support.modes import MODES, NATIVE, TRACED, Mode
 from support.programs import compile_program
 
@@ -207,3 +207,21 @@ def test_a_process_that_stays_would_be_noticed() -> None:
     assert group_of(process.pid) == [child]
     os.kill(child, signal.SIGKILL)
     assert_nothing_stays(process.pid)
+
+
+def test_nothing_stays_of_threads_that_wait_for_one_that_ends_the_program(tmp_path: Path) -> None:
+    """Hellos nobody reads: hundreds of threads wait for the one that waits for room, and gives up."""
+    crowd = compile_program(tmp_path, "many_threads")
+    server = ControlServer(new_bundle(tmp_path), Threads())
+    process = subprocess.Popen([crowd, "600"], stderr=subprocess.PIPE, process_group=0, env={
+        **os.environ, **PROCESS_MODES[0].environment(), **server.environment({}),
+        "LD_PRELOAD": str(impatient(tmp_path))})
+    try:
+        serve(server, lambda: bool(server.processes), PATIENCE)
+        _, err = process.communicate(timeout=PATIENCE)
+        assert process.returncode == 3 and err.startswith(b"ptweave: the supervisor does not answer: ")
+        assert_nothing_stays(process.pid)
+    finally:
+        for left in group_of(process.pid):
+            os.kill(left, signal.SIGKILL)
+        server.finish(Ledger())

@@ -28,10 +28,10 @@ from ptweave.data.evl import (
     LAST_ACCESS,
     Operation,
 )
-from ptweave.data.handshake import SOCKET_VARIABLE, TIMEOUT_SECONDS, Hello
+from ptweave.data.handshake import SOCKET_VARIABLE, Hello
 from ptweave.preload import library_path
 from ptweave.wrapper.control import ControlServer
-from support.control import Threads, Traced, new_bundle, run_traced, serve, start
+from support.control import Threads, Traced, impatient, new_bundle, run_traced, serve, start
 
 PROGRAMS = Path(__file__).resolve().parents[1] / "programs"
 
@@ -398,16 +398,6 @@ def test_a_refused_program_runs_untraced_and_says_so(compiled: Callable[[str], P
     assert (process.returncode, out) == (0, b"total 400\n")
     assert err.splitlines() == [b"ptweave: the supervisor refused this process: it goes on untraced"]
     server.finish(Ledger())
-
-
-def impatient(folder: Path) -> Path:
-    """The library as it is built, but that it waits for an answer for a second, not for half a minute: its constants,
-    one in each function that waits, are replaced. Compiling all of it for that takes half a minute, too."""
-    patience, text = (TIMEOUT_SECONDS * 10**9).to_bytes(8, "little"), library_path().read_bytes()
-    assert text.count(patience) == 2
-    library = folder / "libtthread.so"
-    library.write_bytes(text.replace(patience, (10**9).to_bytes(8, "little")))
-    return library
 
 
 def test_a_supervisor_that_does_not_answer_ends_the_program(compiled: Callable[[str], Path], tmp_path: Path) -> None:

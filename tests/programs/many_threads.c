@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Starts argv[1] threads that all live at once. */
+#define _GNU_SOURCE
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -66,3 +66,26 @@ def test_what_was_never_there_does_not_go_on() -> None:
     tasks = TaskRegistry()
     assert not tasks.go_on(12, 12, 11)
     assert tasks.start(12, 12, 1) == 0
+
+
+def test_of_tasks_that_say_hello_only_one_that_is_not_known_is_looked_for() -> None:
+    """Looking costs as much as there are processes: a thousand hellos read together must not look a thousand times."""
+    tasks, looked = TaskRegistry(), []
+
+    def look() -> None:
+        looked.append(len(tasks.tasks))
+        for tid in range(10, 20):
+            tasks.start(10, tid, tid, 9)
+
+    assert [tasks.greeted(10, tid, 100, look) for tid in range(10, 20)] == list(range(10))
+    assert looked == [0] and {task.parent_tid for task in tasks.tasks} == {9}
+    tasks.exit(10, 15, 101)
+    assert tasks.greeted(10, 15, 100, look) == 10 and looked == [0, 10]  # its number is used again
+    assert tasks.greeted(7, 7, 100, look) == 11  # no engine knows it
+
+
+def test_a_task_that_ended_before_its_hello_was_read_is_known() -> None:
+    tasks = TaskRegistry()
+    tasks.start(10, 11, 1)
+    tasks.exit(10, 11, 2)
+    assert tasks.greeted(10, 11, 1, lambda: None) == 0

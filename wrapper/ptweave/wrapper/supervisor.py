@@ -231,11 +231,12 @@ class _Session:
         if self._static:
             self.lack("thunks: the program is static, so libtthread cannot be preloaded")
 
-        def assign(pid: int, tid: int, tsc: int) -> int:
+        def look() -> None:
             if self.pt is None:
-                service(self._spool_part)  # the engine saw the thread first, and with it who created it
-            known = self.tasks.find(pid, tid)  # it need not wait for its number, and may have ended
-            return self.tasks.start(pid, tid, tsc) if known is None else known
+                service(self._spool_part)
+
+        def assign(pid: int, tid: int, tsc: int) -> int:
+            return self.tasks.greeted(pid, tid, tsc, look)
 
         self.control = ControlServer(self.bundle, assign, self.options.notice,
                                      None if self.pt is None else self.pt.observe,

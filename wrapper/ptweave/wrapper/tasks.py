@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 
@@ -64,6 +65,16 @@ class TaskRegistry:
         """The number of a live task, or of the last one that was called so."""
         task = self._live.get((pid, tid)) or self._last.get(tid)
         return task.thread if task is not None and task.pid == pid else None
+
+    def greeted(self, pid: int, tid: int, tsc: int, look: Callable[[], None]) -> int:
+        """The number of a task that said hello. It need not wait for it, and may have ended.
+
+        `look` reads what an engine wrote, which saw the task first, and with it who created it. It costs as much as
+        there are processes, and a thousand may say hello at once: so only for one that is not known yet."""
+        if self.lookup(pid, tid) is None:
+            look()
+        known = self.find(pid, tid)
+        return self.start(pid, tid, tsc) if known is None else known
 
     def live(self, pid: int) -> list[Task]:
         """The live tasks of a process."""
