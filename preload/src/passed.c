@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/mman.h>
 
 enum { NAME = 256, SAME_NAME = 8 };
 
@@ -69,6 +70,19 @@ static bool by_address(const char *name)
 	return *end == '\0';
 }
 
+static PTW_CHANGING const char *asked; /* what PTWEAVE_SHARED said at the start, in memory of our own */
+
+/* The environment is the program's: where it changes it, it lies in pages that are closed, or is gone. */
+static void remember(const char *said)
+{
+	size_t size = strlen(said) + 1;
+	long copy = PTW_SYS(SYS_mmap, 0, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (copy < 0)
+		ptw_notice(PTW_NOTICE_LIMIT, NULL, "no memory for the names of what is passed through: nothing is");
+	else
+		asked = memcpy((void *)copy, said, size);
+}
+
 static void take(const char *name, bool tell)
 {
 	struct search search = {name, 0};
@@ -80,12 +94,12 @@ static void take(const char *name, bool tell)
 		return;
 	snprintf(line, sizeof line, "nothing that is loaded at the start has a variable \"%.60s\"", name);
 	/* each name is told of once: the string stands for the place */
-	ptw_notice(PTW_NOTICE_SHARED, strstr(getenv("PTWEAVE_SHARED"), name), line);
+	ptw_notice(PTW_NOTICE_SHARED, strstr(asked, name), line);
 }
 
 static void take_all(bool tell)
 {
-	const char *at = getenv("PTWEAVE_SHARED");
+	const char *at = asked;
 	int before = errno;
 	for (; at && *at; at += *at == ',') {
 		char name[NAME];
@@ -100,7 +114,13 @@ static void take_all(bool tell)
 	errno = before;
 }
 
-void ptw_passed_init(void) { take_all(true); }
+void ptw_passed_init(void)
+{
+	const char *said = getenv("PTWEAVE_SHARED");
+	if (said)
+		remember(said);
+	take_all(true);
+}
 
 void ptw_passed_again(void) { take_all(false); }
 

@@ -398,9 +398,10 @@ bool ptw_segments_here(uint32_t i) { return here[i]; }
 
 int ptw_segments_load(void)
 {
+	const uint64_t but_faults = PTW_ALL_BUT_FAULTS; /* libraries' names are in the program's heap */
 	uint64_t mask;
 	int error = 0;
-	ptw_block_signals(&mask);
+	PTW_SYS(SYS_rt_sigprocmask, SIG_BLOCK, &but_faults, &mask, sizeof mask, 0, 0);
 	dl_iterate_phdr(share_object, &error);
 	ptw_passed_again();
 	ptw_restore_signals(&mask);

@@ -11,6 +11,7 @@ import pytest
 
 from ptweave.data.notices import NoticeKind
 from support.modes import NATIVE, UNDER_LIBTTHREAD, Mode, process_mode, run
+from support.programs import compile_program
 
 ROOT = Path(__file__).resolve().parents[2]
 MODE = process_mode("held", "shared")
@@ -63,6 +64,18 @@ def test_a_library_that_comes_with_hundreds_of_others_is_shared_with_all_of_them
     ran = run(MODE, tmp_path, [program, "300", pattern, top])
     assert (ran.status, ran.out, ran.err) == (0, b"0 0 0\n", "")
     assert ran.traced is not None and not ran.traced.server.notices.all
+
+
+@EACH_MODE
+@pytest.mark.parametrize("shared", ["", "no_such_variable"])
+def test_another_thread_may_have_the_environment_and_the_names_of_libraries(built: tuple[Path, Path], tmp_path: Path,
+                                                                          mode: Mode, shared: str) -> None:
+    """Both are in the program's heap: closed to the thread that loads."""
+    program = compile_program(tmp_path, "environment_taken")
+    pattern = copies(built[1], tmp_path / "libraries", 3)
+    ran = run(mode, tmp_path, [program, *[pattern % i for i in range(3)]],
+              env={"PTWEAVE_SHARED": shared} if shared else {})
+    assert (ran.status, ran.out) == (0, b"1 1 1 to the heap\n")
 
 
 def test_libraries_with_long_paths_are_there_in_all_threads(built: tuple[Path, Path], tmp_path: Path) -> None:
