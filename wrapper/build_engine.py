@@ -35,7 +35,8 @@ LINK_FLAGS = (
 )
 WRAPPED = (  # functions of Valgrind's that ours stand in front of: vg_*.c
     "vgSysWrap_linux_sys_clone_before", "vgSysWrap_generic_sys_fork_before", "vgPlain_should_we_trace_this_child",
-    "vgPlain_env_setenv", "vgPlain_sigtimedwait_zero", "amd64g_dirtyhelper_CPUID_avx2", "vgPlain_di_notify_mmap",
+    "vgPlain_env_setenv", "vgPlain_env_remove_valgrind_env_stuff", "vgPlain_sigtimedwait_zero",
+    "amd64g_dirtyhelper_CPUID_avx2", "vgPlain_di_notify_mmap",
     "LibVEX_Translate", "vgPlain_translate", "ado_treebuild_BB", "do_iropt_BB", "sanityCheckIRSB", "vgPlain_do_syscall",
     "vgModuleLocal_do_syscall_for_client_WRK", "getRRegUniverse_AMD64", "emit_AMD64Instr",
     "vgPlain_disp_run_translations", "vgPlain_disp_cp_chain_me_to_slowEP", "vgPlain_disp_cp_chain_me_to_fastEP",

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from support import command
 from support.engine import check_exact, compile_c, record_all, threads
 
 CAPABILITIES = struct.pack("<5I", 0x02000001, 1 << 12, 0, 0, 0)  # VFS_CAP_REVISION_2, effective: CAP_NET_ADMIN
@@ -51,3 +52,40 @@ def test_a_program_with_file_capabilities_runs_without_the_engine_and_is_counted
     recording = record_all(["sh", "-c", f"{copy} hello; echo $?"], tmp_path)
     assert (recording.stdout, recording.stderr) == (b"hello\n0\n", b"")
     assert recording.bundle.ledger().losses == [("processes", "the engine cannot run it", 1, "images")]
+
+
+def strace_of(log: Path, *words: str) -> list[str]:
+    return ["strace", "-qq", "-o", str(log), *words]
+
+
+def calls_in(log: Path) -> list[str]:
+    """Which calls, in order."""
+    return [line.partition("(")[0] for line in log.read_text().splitlines()]
+
+
+def test_a_program_that_another_one_traces_runs_as_natively(tmp_path: Path) -> None:
+    """It would show the engine: its calls to strace, its registers to a debugger."""
+    words = ["sh", "-c", "exec /bin/echo one two"]
+    native = subprocess.run(strace_of(tmp_path / "native", *words), capture_output=True, check=True)
+    recording = record_all(strace_of(tmp_path / "under", *words), tmp_path)
+    assert (recording.status, recording.stdout, recording.stderr) == (0, native.stdout, native.stderr)
+    assert len(calls_in(tmp_path / "native")) > 50
+    assert calls_in(tmp_path / "under") == calls_in(tmp_path / "native")
+    assert recording.bundle.ledger().losses == [("processes", "the engine cannot run it", 1, "images")]
+
+
+def test_what_another_one_traces_is_without_libtthread_but_not_without_other_libraries(tmp_path: Path) -> None:
+    other = next(Path("/lib/x86_64-linux-gnu").glob("libz.so.1*"))
+    traced = ["sh", "-c", f"LD_PRELOAD=$LD_PRELOAD:{other} exec strace -qq -o {tmp_path}/log env"]
+    run = subprocess.run([*command.words("record", "-q", "-o", tmp_path / "env.ptw", "--"), *traced],
+                         capture_output=True, check=False, text=True)
+    found = [line for line in run.stdout.splitlines() if line.startswith("LD_PRELOAD=")]
+    assert run.returncode == 0 and found == [f"LD_PRELOAD={other}"]
+
+
+def test_control_a_tracer_from_outside_does_not_keep_the_engine_away(tmp_path: Path) -> None:
+    run = subprocess.run(
+        strace_of(Path(os.devnull), "-f", *command.words("record", "-o", tmp_path / "run.ptw", "--"), "sh", "-c",
+                  "/bin/true; exec /bin/echo one two"), capture_output=True, check=False, text=True)
+    assert (run.returncode, run.stdout) == (0, "one two\n")
+    assert "the engine cannot run it" not in run.stderr

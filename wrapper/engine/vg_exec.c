@@ -3,7 +3,8 @@
  * Linked in front of what Valgrind does at an exec (-Wl,--wrap=…).
  *
  * Valgrind fails the exec of a set-user-id program and of one with capabilities, and dies on one for another architecture.
- * Such programs run as they are here, without the engine, and a record says so.
+ * Such programs run as they are here, without the engine, and a record says so. So do those that another program of the
+ * recording traces (tracer.h), and without libtthread, too: a debugger would meet its signals.
  *
  * Valgrind follows an exec through its launcher, which finds the tool for the program's architecture and names
  * itself to it in the environment. The launcher is an ordinary program: what is in LD_PRELOAD for the target would
@@ -21,6 +22,7 @@
 #include "process.h"
 #include "sideband.h"
 #include "stop.h"
+#include "tracer.h"
 #include "vg_limits.h"
 
 extern HChar **__real_vgPlain_env_setenv(HChar ***environment, const HChar *name, const HChar *value);
@@ -106,16 +108,62 @@ static Bool can_run(const HChar *path, Int depth)
    return header[ELF_CLASS] == ELF_CLASS_64 && header[ELF_MACHINE] == ELF_AMD64 && header[ELF_MACHINE + 1] == 0;
 }
 
+static Bool debugged; /* the exec being made is that of a program which another one of the recording traces */
+
 Bool __wrap_vgPlain_should_we_trace_this_child(const HChar *exe, const HChar **argv)
 {
    chosen_name = NULL;
+   debugged = tracer_is_simulated();
    if (exe != NULL && argv != NULL && VG_(am_is_valid_for_client)((Addr)argv[0], 1, VKI_PROT_READ)
        && VG_(strcmp)(argv[0], exe) != 0)
       chosen_name = argv[0];
-   if (exe == NULL || (can_run(exe, SCRIPT_DEPTH) && VG_(access)(VG_(name_of_launcher), False, False, True) == 0))
+   if (exe == NULL || (!debugged && can_run(exe, SCRIPT_DEPTH)
+                       && VG_(access)(VG_(name_of_launcher), False, False, True) == 0))
       return __real_vgPlain_should_we_trace_this_child(exe, argv);
    sideband_put(PTSOFT_UNTRACED, (struct sideband_values){ { (ULong)VG_(gettid)() } }, exe);
    return False;
+}
+
+extern void __real_vgPlain_env_remove_valgrind_env_stuff(HChar **environment);
+extern void __wrap_vgPlain_env_remove_valgrind_env_stuff(HChar **environment);
+
+static const HChar preload[] = "LD_PRELOAD=", library[] = "/libtthread.so";
+
+/* Take libtthread out of a list of libraries. True: nothing is left. */
+static Bool without_libtthread(HChar *list)
+{
+   HChar *to = list, *end;
+
+   for (const HChar *from = list; *from != '\0'; from = *end == '\0' ? end : end + 1) {
+      SizeT length;
+
+      end = VG_(strchr)(from, ':');
+      if (end == NULL)
+         end = (HChar *)from + VG_(strlen)(from);
+      length = (SizeT)(end - from);
+      if (length >= sizeof library - 1 && VG_(strncmp)(end - sizeof library + 1, library, sizeof library - 1) == 0)
+         continue;
+      if (to != list)
+         *to++ = ':';
+      VG_(memmove)(to, from, length);
+      to += length;
+   }
+   *to = '\0';
+   return to == list;
+}
+
+/* What a program that is not followed finds: Valgrind has copied the list, and LD_PRELOAD. */
+void __wrap_vgPlain_env_remove_valgrind_env_stuff(HChar **environment)
+{
+   HChar **to = environment;
+
+   __real_vgPlain_env_remove_valgrind_env_stuff(environment);
+   if (!debugged || environment == NULL)
+      return;
+   for (HChar **from = environment; *from != NULL; from++)
+      if (VG_(strncmp)(*from, preload, sizeof preload - 1) != 0 || !without_libtthread(*from + sizeof preload - 1))
+         *to++ = *from;
+   *to = NULL;
 }
 
 /*
