@@ -17,8 +17,6 @@
 
 #define ROOM (4ull << 30)
 
-static uint64_t page_up(uint64_t address) { return (address + PTW_PAGE - 1) & ~(PTW_PAGE - 1); }
-
 /* Where it begins; 0 when there is no room. Under the lock. */
 static uint64_t beginning(void)
 {
@@ -36,7 +34,7 @@ static uint64_t beginning(void)
 static bool set(uint64_t wanted)
 {
 	struct ptw_meta *meta = ptw_shared;
-	uint64_t start = beginning(), before = page_up(meta->break_now), after = page_up(wanted);
+	uint64_t start = beginning(), before = ptw_page_up(meta->break_now), after = ptw_page_up(wanted);
 	if (!start || wanted < start || wanted > start + ROOM)
 		return false;
 	if (after > before) {

@@ -10,8 +10,6 @@ static struct ptw_early early[PTW_EARLY];
 static uint32_t count, lock;
 static bool lost, over;
 
-static uint64_t page_up(uint64_t address) { return (address + PTW_PAGE - 1) & ~(PTW_PAGE - 1); }
-
 static void take_out(uint32_t i) { early[i] = early[--count]; }
 
 /* With what it overlaps or touches it becomes one. */
@@ -39,13 +37,13 @@ void ptw_early_add(uint64_t start, uint64_t size)
 	if (over)
 		return;
 	ptw_lock(&lock);
-	put(start, page_up(start + size));
+	put(start, ptw_page_up(start + size));
 	ptw_unlock(&lock);
 }
 
 void ptw_early_cut(uint64_t start, uint64_t size)
 {
-	uint64_t end = page_up(start + size);
+	uint64_t end = ptw_page_up(start + size);
 
 	if (over)
 		return;

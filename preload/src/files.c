@@ -35,7 +35,6 @@ static uint64_t aliased[PTW_MAPPINGS];
 
 static bool is_here(uint32_t index) { return here[index] == table->mapping[index].serial; }
 
-static uint64_t page_up(uint64_t size) { return (size + PTW_PAGE - 1) & ~(PTW_PAGE - 1); }
 static bool in_files(uint64_t address) { return address - PTW_FILES < PTW_FILES_SIZE; }
 
 static int find(uint64_t address)
@@ -221,7 +220,7 @@ static void unlock(const uint64_t *mask)
 long ptw_files_map(uint64_t size, int protection, int flags, int fd, uint64_t offset)
 {
 	uint64_t mask;
-	size = page_up(size);
+	size = ptw_page_up(size);
 	long copy = keep(fd);
 	if (copy < 0)
 		return copy;
@@ -287,7 +286,7 @@ static bool cut(struct ptw_mapping *mapping, uint64_t start, uint64_t end)
 
 void ptw_files_unmap(uint64_t start, uint64_t size)
 {
-	uint64_t end = start + page_up(size), mask;
+	uint64_t end = start + ptw_page_up(size), mask;
 	if (end > PTW_FILES + PTW_FILES_SIZE || end < start)
 		end = PTW_FILES + PTW_FILES_SIZE;
 	lock(&mask);

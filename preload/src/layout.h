@@ -147,4 +147,7 @@ _Static_assert(PTW_ALIAS + PTW_ALIAS_SIZE <= PTW_FILES, "ends before mapped file
 _Static_assert(PTW_PAGES < PTW_PAGE_NONE, "pages are numbered in 32 bits");
 _Static_assert(PTW_GRANULES < UINT32_MAX, "granules are numbered in 32 bits");
 
+static inline uint64_t ptw_page_down(uint64_t address) { return address & ~(PTW_PAGE - 1); }
+static inline uint64_t ptw_page_up(uint64_t address) { return ptw_page_down(address + PTW_PAGE - 1); }
+
 #endif

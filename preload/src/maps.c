@@ -32,7 +32,6 @@
 #define READ_WRITE (PROT_READ | PROT_WRITE)
 #define ALL (READ_WRITE | PROT_EXEC)
 
-static uint64_t page_up(uint64_t size) { return (size + PTW_PAGE - 1) & ~(PTW_PAGE - 1); }
 static bool aligned(uint64_t address) { return (address & (PTW_PAGE - 1)) == 0; }
 static char *alias(uint64_t address) { return (char *)(address - PTW_REGION + PTW_ALIAS); }
 static uint32_t page_at(uint64_t address) { return (uint32_t)((address - PTW_REGION) / PTW_PAGE); }
@@ -67,9 +66,9 @@ static long take_run(uint64_t size, int protection)
 	if (first == UINT32_MAX)
 		return -ENOMEM;
 	uint64_t address = ptw_unit_address(first);
-	nothing_between(address + page_up(size), address + count * PTW_UNIT);
+	nothing_between(address + ptw_page_up(size), address + count * PTW_UNIT);
 	if (protection != READ_WRITE)
-		ptw_pages_limit(address, page_up(size), protection);
+		ptw_pages_limit(address, ptw_page_up(size), protection);
 	ptw_allocation_log(address, size);
 	return (long)address;
 }
@@ -88,7 +87,7 @@ static long fill(uint64_t address, uint64_t size, int fd, uint64_t offset)
 		done += (uint64_t)got;
 	}
 	if (ptw_private)
-		ptw_view_changed(address, page_up(size));
+		ptw_view_changed(address, ptw_page_up(size));
 	return (long)address;
 }
 
@@ -107,7 +106,7 @@ static long map_anonymous_shared(uint64_t size, int protection)
 	long fd = PTW_SYS(SYS_memfd_create, "shared", MFD_CLOEXEC, 0, 0, 0, 0), result;
 	if (fd < 0)
 		return fd;
-	result = PTW_SYS(SYS_ftruncate, fd, page_up(size), 0, 0, 0, 0);
+	result = PTW_SYS(SYS_ftruncate, fd, ptw_page_up(size), 0, 0, 0, 0);
 	if (result == 0)
 		result = ptw_files_map(size, protection, MAP_SHARED, (int)fd, 0);
 	ptw_close((int)fd);
@@ -164,7 +163,7 @@ __attribute__((noinline)) static long map(uint64_t size, int protection, int fla
 	long run = take_run(size, protection), filled;
 	if (run < 0)
 		return run;
-	filled = fill((uint64_t)run, page_up(size), fd, offset);
+	filled = fill((uint64_t)run, ptw_page_up(size), fd, offset);
 	if (filled < 0)
 		ptw_units_give(ptw_unit_of((uint64_t)run), units_for(size));
 	return filled;
@@ -178,10 +177,10 @@ __attribute__((noinline)) static long map_in_heap(uint64_t start, uint64_t size,
 	long error = flags & MAP_ANONYMOUS ? 0 : may_copy(fd, size, flags & ~MAP_FIXED, offset);
 	if (error)
 		return error;
-	empty(start, page_up(size));
-	if (!(flags & MAP_ANONYMOUS) && (error = fill(start, page_up(size), fd, offset)) < 0)
+	empty(start, ptw_page_up(size));
+	if (!(flags & MAP_ANONYMOUS) && (error = fill(start, ptw_page_up(size), fd, offset)) < 0)
 		return error;
-	ptw_pages_limit(start, page_up(size), protection);
+	ptw_pages_limit(start, ptw_page_up(size), protection);
 	return (long)start;
 }
 
@@ -233,7 +232,7 @@ static void unmap_heap(uint64_t start, uint64_t end)
 
 PTW_EXPORT int munmap(void *address, size_t size)
 {
-	uint64_t start = (uint64_t)address, end = start + page_up(size);
+	uint64_t start = (uint64_t)address, end = start + ptw_page_up(size);
 	if (ptw_process_mode && aligned(start) && size && ptw_in_heap(start) && end <= PTW_HEAP + PTW_HEAP_SIZE &&
 	    end > start) {
 		unmap_heap(start, end);
@@ -289,8 +288,8 @@ static long remap_heap(uint64_t start, uint64_t before, uint64_t size, int flags
 	if (!aligned(start) || size == 0 || (flags & ~(MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP)) ||
 	    ((flags & (MREMAP_FIXED | MREMAP_DONTUNMAP)) && !(flags & MREMAP_MAYMOVE)))
 		return -EINVAL;
-	before = page_up(before);
-	size = page_up(size);
+	before = ptw_page_up(before);
+	size = ptw_page_up(size);
 	int protection = ptw_limit_or(page_at(start), READ_WRITE);
 	if (flags & MREMAP_FIXED) {
 		if (!aligned(fixed) || !ptw_in_heap(fixed) || (fixed < start + before && start < fixed + size))
@@ -344,7 +343,7 @@ PTW_EXPORT int mprotect(void *address, size_t size, int protection)
 	uint64_t start = (uint64_t)address;
 	if (!ptw_process_mode || ptw_page_of(start) == PTW_PAGE_NONE)
 		return status_of(PTW_SYS(SYS_mprotect, address, size, protection, 0, 0, 0));
-	size = page_up(size);
+	size = ptw_page_up(size);
 	if (!aligned(start) || (protection & ~ALL))
 		return status_of(-EINVAL);
 	if (!is_mapped(start, size))
@@ -379,7 +378,7 @@ static long advise_region(uint64_t start, uint64_t size, int advice)
 PTW_EXPORT int madvise(void *address, size_t size, int advice)
 {
 	if (ptw_process_mode && ptw_in_region((uint64_t)address))
-		return status_of(advise_region((uint64_t)address, page_up(size), advice));
+		return status_of(advise_region((uint64_t)address, ptw_page_up(size), advice));
 	if (ptw_process_mode)
 		ptw_files_bring((uint64_t)address, size);
 	return status_of(PTW_SYS(SYS_madvise, address, size, advice, 0, 0, 0));

@@ -20,11 +20,9 @@ enum { NAME = 256, SAME_NAME = 8 };
 
 #define passed (&ptw_program_state->passed)
 
-static uint64_t page_down(uint64_t address) { return address & ~(PTW_PAGE - 1); }
-
 static void add(uint64_t address, uint64_t size)
 {
-	uint64_t start = page_down(address), end = page_down(address + size + PTW_PAGE - 1);
+	uint64_t start = ptw_page_down(address), end = ptw_page_down(address + size + PTW_PAGE - 1);
 	uint32_t count = passed->count;
 	for (uint32_t i = 0; i < count; i++)
 		if (passed->range[i].start == start && passed->range[i].end == end)

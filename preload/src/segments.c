@@ -27,9 +27,6 @@
 #include <sys/auxv.h>
 #include <sys/mman.h>
 
-static uint64_t page_down(uint64_t address) { return address & ~(PTW_PAGE - 1); }
-static uint64_t page_up(uint64_t address) { return page_down(address + PTW_PAGE - 1); }
-
 static bool holds(const struct dl_phdr_info *info, uint64_t address)
 {
 	for (unsigned i = 0; i < info->dlpi_phnum; i++) {
@@ -197,8 +194,8 @@ static void note_bindings(const struct dl_phdr_info *info, struct bindings bindi
 
 static int note_code(const struct dl_phdr_info *info, const ElfW(Phdr) *part)
 {
-	return ptw_code_note(page_down(info->dlpi_addr + part->p_vaddr),
-			 page_up(info->dlpi_addr + part->p_vaddr + part->p_filesz), page_down(part->p_offset),
+	return ptw_code_note(ptw_page_down(info->dlpi_addr + part->p_vaddr),
+			 ptw_page_up(info->dlpi_addr + part->p_vaddr + part->p_filesz), ptw_page_down(part->p_offset),
 			 (part->p_flags & PF_R ? PROT_READ : 0) | (part->p_flags & PF_X ? PROT_EXEC : 0), info->dlpi_name,
 			 ptw_probes_place(info->dlpi_addr));
 }
@@ -209,8 +206,8 @@ static int keep_object_own(const struct dl_phdr_info *info)
 	for (unsigned i = 0; i < info->dlpi_phnum && !error; i++) {
 		const ElfW(Phdr) *part = &info->dlpi_phdr[i];
 		if (part->p_type == PT_LOAD && part->p_flags & PF_W)
-			error = keep_own(page_down(info->dlpi_addr + part->p_vaddr),
-					 page_up(info->dlpi_addr + part->p_vaddr + part->p_memsz));
+			error = keep_own(ptw_page_down(info->dlpi_addr + part->p_vaddr),
+					 ptw_page_up(info->dlpi_addr + part->p_vaddr + part->p_memsz));
 	}
 	return error;
 }
@@ -233,13 +230,13 @@ static int share_object_data(const struct dl_phdr_info *info, enum sharing how)
 	int error = 0;
 	for (unsigned i = 0; i < info->dlpi_phnum; i++)
 		if (info->dlpi_phdr[i].p_type == PT_GNU_RELRO)
-			fixed = page_down(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr + info->dlpi_phdr[i].p_memsz);
+			fixed = ptw_page_down(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr + info->dlpi_phdr[i].p_memsz);
 	for (unsigned i = 0; i < info->dlpi_phnum && !error; i++) {
 		const ElfW(Phdr) *part = &info->dlpi_phdr[i];
 		if (part->p_type != PT_LOAD || !(part->p_flags & PF_W) || (part->p_flags & PF_X))
 			continue;
-		uint64_t start = page_down(info->dlpi_addr + part->p_vaddr);
-		uint64_t end = page_up(info->dlpi_addr + part->p_vaddr + part->p_memsz);
+		uint64_t start = ptw_page_down(info->dlpi_addr + part->p_vaddr);
+		uint64_t end = ptw_page_up(info->dlpi_addr + part->p_vaddr + part->p_memsz);
 		if (fixed > start && fixed <= end) {
 			if (ptw_process_mode) /* relocated by this process only */
 				error = share(start, fixed);
@@ -323,7 +320,7 @@ static int share_rest(void)
 {
 	struct ptw_mappings all;
 	struct ptw_mapping_line line;
-	int error = keep_own(page_down((uint64_t)ptw_live), page_up((uint64_t)ptw_live + 1));
+	int error = keep_own(ptw_page_down((uint64_t)ptw_live), ptw_page_up((uint64_t)ptw_live + 1));
 	if (!error && ptw_tags_own()) /* a new thread's process says there that its events are not its creator's */
 		error = keep_own(ptw_tags_own(), ptw_tags_own() + PTW_PAGE);
 	if (!error)
