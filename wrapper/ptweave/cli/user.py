@@ -41,14 +41,16 @@ def add_user(parser: argparse.ArgumentParser) -> None:
 
 
 def load(modules: Iterable[str], *, own_process: bool) -> None:
-    """Import these, and read what recorders of system calls need of our own files. They make threads. `own_process`:
+    """Import these, and read what recorders need of our own files. They make threads. `own_process`:
     nobody in this process will want pandas of pyarrow."""
     if own_process:
         load_lean_arrow()
     for name in modules:
         importlib.import_module(name)
     from ptweave.wrapper import bpf_checks, kernel_events
+    from ptweave.wrapper.version import ptweave_version
 
+    ptweave_version()
     try:
         bpf_checks.load_extension()
         kernel_events.programs()

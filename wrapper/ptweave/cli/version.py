@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: MIT
 """`ptweave --version`."""
 
-from importlib.metadata import PackageNotFoundError, version
+from ptweave.wrapper.version import SOURCE_TREE, ptweave_version
 
 
 def version_line() -> str:
-    try:
-        return f"ptweave {version('ptweave')}"
-    except PackageNotFoundError:
-        return "ptweave (source tree)"
+    found = ptweave_version()
+    return f"ptweave ({found})" if found == SOURCE_TREE else f"ptweave {found}"

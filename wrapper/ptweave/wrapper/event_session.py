@@ -18,8 +18,9 @@ from ptweave.wrapper.event_recorder import EventRecorder
 from ptweave.wrapper.fallback_recorder import FallbackRecorder, Means, open_recorder
 from ptweave.wrapper.kernel_events import Options
 from ptweave.wrapper.signals import ENDING, SignalRelay
-from ptweave.wrapper.supervisor import children, ptweave_version
+from ptweave.wrapper.supervisor import children
 from ptweave.wrapper.target import Spawn
+from ptweave.wrapper.version import ptweave_version
 
 TICK_SECONDS = 0.02
 RELOAD_SECONDS = 0.2

@@ -23,7 +23,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from ptweave.data import BadInput, Bundle, Clocks, Ledger, MachineLacks, Manifest, State
@@ -46,6 +45,7 @@ from ptweave.wrapper.syscalls import SyscallRecorder
 from ptweave.wrapper.target import Held, Linkage, Spawn, Target, examine
 from ptweave.wrapper.tasks import TaskRegistry
 from ptweave.wrapper.threads import Access, ThreadsMode, View, check_shared, threads_environment
+from ptweave.wrapper.version import ptweave_version
 from ptweave.wrapper.watches.plan import COUNTS_FILE, watches_environment
 from ptweave.wrapper.watches.plan import FOLDER as WATCHES
 from ptweave.wrapper.watches.plan import Plan as WatchPlan
@@ -103,13 +103,6 @@ class Recording:
     bundle: Bundle
     status: int
     ended: set[signal.Signals] = field(default_factory=set)
-
-
-def ptweave_version() -> str:
-    try:
-        return version("ptweave")
-    except PackageNotFoundError:
-        return "source tree"
 
 
 def _subreaper() -> None:
