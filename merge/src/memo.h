@@ -148,10 +148,10 @@ static inline void memo_look_ahead(const struct memo *memo, struct memo_entry *e
 	*before = entry;
 }
 
-/* Soon a path will be looked up: its entry (if it is the one it was last) is fetched. */
+/* Soon a path that there is will be looked up: its entry (if it is the one it was last) is fetched. */
 static inline void memo_fetch(const struct memo *memo, uint32_t path)
 {
-	if (memo->likely && path < memo->n_paths && memo->likely[path])
+	if (memo->likely && memo->likely[path])
 		__builtin_prefetch(&memo->entries[memo->likely[path] - 1], 1);
 }
 

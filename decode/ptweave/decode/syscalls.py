@@ -51,7 +51,6 @@ _BLOCK = 1 << 17
 _SLACK_NS = 1_000  # clock error within which a kernel row counts as inside a call
 _TOLERANCE_NS = 1_000_000
 _SEARCH_NS = 5_000_000  # clock error looked for
-_WITH_PATHS = [call.number for call in syscall_table.SYSCALLS.values() if call.paths]
 _EXECS = tuple(syscall_table.NUMBERS[name] for name in ("execve", "execveat"))
 _EXIT = syscall_table.NUMBERS["exit"]
 _SYSCALL_INSTRUCTION = 2  # bytes; the kernel reports the address behind it
@@ -324,7 +323,7 @@ def _complete_execs(calls: Calls, joiner: _Joiner, begin: int) -> None:
 def _find_paths(calls: Calls, joiner: _Joiner, begin: int, spill: Spill) -> None:
     """Paths of calls the engine answered itself: where it gave the kernel the program's own pointer meanwhile."""
     of = [(at, _path_arguments(int(calls.number[at]))) for at in
-          np.flatnonzero((calls.memory < 0) & np.isin(calls.number, _WITH_PATHS)).tolist()]
+          np.flatnonzero((calls.memory < 0) & _have_paths(calls.number)).tolist()]
     likely = [_with_pointers(joiner.rows_during(begin + at), calls.args[at][list(arguments)]) for at, arguments in of]
     texts = iter(spill.memory.paths(np.concatenate([rows["memory"] for rows in likely])) if likely else ())
     for (at, arguments), rows in zip(of, likely, strict=True):
@@ -338,6 +337,11 @@ def _find_paths(calls: Calls, joiner: _Joiner, begin: int, spill: Spill) -> None
             calls.memory[at] = spill.memory.add([known.get(pointer) for pointer in wanted])
 
 
+def _have_paths(numbers: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
+    """Whether calls of these numbers have paths among their arguments."""
+    return per_number(PATH_COUNTS, numbers, 0) > 0
+
+
 def _path_arguments(number: int) -> Sequence[int]:
     return syscall_table.SYSCALLS[number].paths
 
@@ -345,7 +349,7 @@ def _path_arguments(number: int) -> Sequence[int]:
 def _with_pointers(rows: Rows, pointers: npt.NDArray[np.uint64]) -> Rows:
     """The rows with paths that have one of these pointers among their arguments: few of the thousands that an exec
     lasts for, which are the engine's own while it begins."""
-    with_paths = rows[(rows["memory"] >= 0) & (per_number(PATH_COUNTS, rows["number"], 0) > 0)]
+    with_paths = rows[(rows["memory"] >= 0) & _have_paths(rows["number"])]
     found: Rows = with_paths[(with_paths["args"][:, :, np.newaxis] == pointers).any(axis=(1, 2))]
     return found
 

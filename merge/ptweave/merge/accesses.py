@@ -68,8 +68,8 @@ class Accesses:
             records = _per_thread(file, bundle.decoded / FILE)
         self._scratch = scratch
         self._ledger = ledger
-        self._threads: I64 = np.array(sorted(records), np.int64)
-        self._starts: I64 = np.cumsum([0, *(records[thread] for thread in sorted(records))], dtype=np.int64)
+        self._threads: I64 = np.array(list(records), np.int64)
+        self._starts: I64 = np.cumsum([0, *records.values()], dtype=np.int64)
         self.places = Places.nowhere(int(self._starts[-1]))
         self._stack = np.full(len(self), -1, np.int32)
         self._complete = True
@@ -176,7 +176,7 @@ class Accesses:
 
 
 def _per_thread(file: pq.ParquetFile, path: Path) -> dict[int, int]:
-    """How many records each thread has. Raises BadInput when the file is corrupt."""
+    """How many records each thread has, by its number, ascending. Raises BadInput when the file is corrupt."""
     found: Counter[int] = Counter()
     try:
         for batch in file.iter_batches(BATCH_ROWS, columns=["thread"], use_threads=False):
@@ -184,7 +184,7 @@ def _per_thread(file: pq.ParquetFile, path: Path) -> dict[int, int]:
             found.update(dict(zip(threads.tolist(), counts.tolist(), strict=True)))
     except (OSError, pa.ArrowException, ValueError) as error:
         raise corrupt(path, error) from error
-    return found
+    return dict(sorted(found.items()))
 
 
 def _with(table: pa.Table, columns: dict[str, Any]) -> pa.Table:

@@ -95,7 +95,6 @@ taken_at, end = Path("at.ptw/trace/cpu-1.pt"), time.monotonic() + SECONDS
 while not (taken_at.exists() and taken_at.stat().st_size) and time.monotonic() < end:
     time.sleep(SEEN / 2)
     again()
-time.sleep(SEEN)
 os.kill(pid, signal.SIGINT)
 _, raw = os.waitpid(pid, 0)
 note("status_at", os.waitstatus_to_exitcode(raw))
