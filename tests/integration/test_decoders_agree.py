@@ -20,7 +20,7 @@ import pytest
 from ptweave.data import Clocks
 from ptweave.data.bundle import Bundle
 from ptweave.data.sideband import read_sideband
-from ptweave.decode.expand import Expansion, instruction_hash
+from ptweave.decode.expand import Expansion
 from ptweave.decode.flow import decode_flow
 from ptweave.decode.task import Decoder
 from support import golden
@@ -295,7 +295,8 @@ def test_recorded_programs(name: str, tmp_path: Path) -> None:
     if name not in ("exec", "forks", "gcc", "tr"):  # there a thread is several streams of the engine's log
         threads = read_sideband(recording.bundle.sideband)
         numbers = threads.filter(pc.equal(threads["kind"], "thread"))["thread"].to_pylist()
-        assert {instruction_hash(recording.bundle, number) for number in numbers} == logged
+        expansion = Expansion(recording.bundle)
+        assert {expansion.hash(number) for number in numbers} == logged
 
 
 @pytest.mark.parametrize(("most", "filler"), [(6, b""), (47, b""), (1, b""), (5, b"\0"), (6, b"\x59\x07")],

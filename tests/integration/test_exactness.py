@@ -18,7 +18,7 @@ import pytest
 
 from ptweave.data import Clocks
 from ptweave.data.sideband import read_sideband
-from ptweave.decode.expand import instruction_hash
+from ptweave.decode.expand import Expansion, instruction_hash
 from ptweave.decode.flow import decode_flow
 from ptweave.preload import library_path
 from support.command import compile_c
@@ -75,9 +75,10 @@ def by_thread(recording: Recording) -> dict[int, Ran]:
 
 def rows_of(recording: Recording, thread: int, instructions: int) -> int:
     """How many rows of a thread's flow have so many instructions."""
-    total = instruction_hash(recording.bundle, thread)[0]
+    expansion = Expansion(recording.bundle)
+    total = expansion.hash(thread)[0]
     skip = 1
-    while (left := instruction_hash(recording.bundle, thread, skip)[0]) > total - instructions:
+    while (left := expansion.hash(thread, skip)[0]) > total - instructions:
         skip += 1
     assert left == total - instructions, "a row lies across the border of two tasks"
     return skip

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from lab.machine import Job
 from ptweave.data import Bundle
 from ptweave.data.sideband import SidebandKind, read_sideband
-from ptweave.decode.expand import instruction_hash
+from ptweave.decode.expand import Expansion
 from ptweave.decode.flow import decode_flow
 
 
@@ -40,7 +40,8 @@ def threads(bundle: Bundle) -> dict[int, int]:
 
 def executed(bundle: Bundle) -> dict[int, tuple[int, int]]:
     """By tid: how many instructions were decoded, and the hash of their addresses."""
-    return {tid: instruction_hash(bundle, thread) for tid, thread in threads(bundle).items()}
+    expansion = Expansion(bundle)
+    return {tid: expansion.hash(thread) for tid, thread in threads(bundle).items()}
 
 
 def check_exact(job: Job, name: str = "run") -> Bundle:

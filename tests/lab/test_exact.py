@@ -33,6 +33,11 @@ def test_four_threads_decode_to_what_each_ran(job: Job) -> None:
     assert len(packets(bundle)) == 5
 
 
+@pytest.mark.lab("turns")
+def test_threads_that_take_turns_at_the_same_system_call_decode_to_what_each_ran(job: Job) -> None:
+    check_exact(job)
+
+
 @pytest.mark.lab("family")
 def test_forked_executed_and_spawned_programs_decode_to_what_ran(job: Job) -> None:
     bundle = check_exact(job)

@@ -91,6 +91,19 @@ class Expansion:
                     yield np.ascontiguousarray(
                         batch.filter(pc.equal(batch["thread"], thread))["path"].to_numpy().astype(np.int32))
 
+    def hash(self, thread: int, skip: int = 0) -> tuple[int, int]:
+        """As `instruction_hash`. For many threads the dictionaries are read once."""
+        state = ffi.new("uint64_t *", 0)
+        count = 0
+        for part in self.flow(thread):
+            part, skip = part[skip:], max(0, skip - len(part))
+            done = lib.ptd_hash_flow(self.handle, _pointer("int32_t", part), len(part), state)
+            if done < 0:
+                raise BadInput("names paths or blocks that are not there", where=str(self.bundle.tables / "flow"),
+                               remedy="decode the run again")
+            count += done
+        return count, int(state[0])
+
     def addresses(self, thread: int) -> Iterator[npt.NDArray[np.uint64]]:
         """Addresses of the instructions the thread executed, in order, in parts of one path each."""
         for part in self.flow(thread):
@@ -143,17 +156,7 @@ def instruction_hash(bundle: Bundle, thread: int, skip: int = 0) -> tuple[int, i
     The hash starts at 0; for each address h = (h ^ ip) * 0x9E3779B97F4A7C15; h ^= h >> 29 (64 bits). Raises BadInput
     when the tables are missing, contradict themselves or do not fit the images.
     """
-    expansion = Expansion(bundle)
-    state = ffi.new("uint64_t *", 0)
-    count = 0
-    for part in expansion.flow(thread):
-        part, skip = part[skip:], max(0, skip - len(part))
-        done = lib.ptd_hash_flow(expansion.handle, _pointer("int32_t", part), len(part), state)
-        if done < 0:
-            raise BadInput("names paths or blocks that are not there", where=str(bundle.tables / "flow"),
-                           remedy="decode the run again")
-        count += done
-    return count, int(state[0])
+    return Expansion(bundle).hash(thread, skip)
 
 
 def table_files(folder: Path) -> list[Path]:

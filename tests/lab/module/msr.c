@@ -122,9 +122,11 @@ static void switch_off(struct ptlab_cpu *cpu)
 		cpu->packets = false; /* what was executed last is not known */
 		ptlab_overflow(cpu, 0);
 	}
-	ptlab_catch_up(cpu, task_pt_regs(current)->ip);
-	if (cpu->context)
-		ptlab_leave_at(cpu, task_pt_regs(current)->ip);
+	if (cpu->armed == current) { /* else on_switch() has been here: what is armed is the next task */
+		ptlab_catch_up(cpu, task_pt_regs(current)->ip);
+		if (cpu->context)
+			ptlab_leave_at(cpu, task_pt_regs(current)->ip);
+	}
 	cpu->context = cpu->packets = cpu->pending = false;
 	ptlab_flush(cpu);
 	ptlab_disarm(cpu);

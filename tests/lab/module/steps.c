@@ -369,7 +369,8 @@ static void on_sys_exit(void *unused, struct pt_regs *regs, long result)
 	local_irq_restore(flags);
 }
 
-/* Only events of whole CPUs are still on here: those of a task were switched off before. */
+/* An event of a whole CPU stays on. One of the task that leaves is still on as well, is switched off next, and must not be
+ * taken to the next task's place then. */
 static void on_switch(void *unused, bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int state)
 {
 	struct ptlab_cpu *cpu = this_cpu_ptr(&ptlab_cpus);

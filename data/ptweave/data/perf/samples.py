@@ -3,7 +3,11 @@
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
+from operator import itemgetter
 
 from ptweave.data.perf.attrs import Attr
 from ptweave.data.perf.cursor import Cursor, Short
@@ -35,35 +39,33 @@ class Sample(SampleId):
     aux: tuple[int, int] | None = None  # offset in the record's data, size
 
 
-# Numbers, for what is asked for each record: operations of enums are Python functions.
-_TID, _TIME, _ID, _STREAM_ID, _CPU, _IDENTIFIER = (int(bit) for bit in (
-    SampleType.TID, SampleType.TIME, SampleType.ID, SampleType.STREAM_ID, SampleType.CPU, SampleType.IDENTIFIER))
+_FIELDS = ((SampleType.TID, "ii", ("pid", "tid")), (SampleType.TIME, "Q", ("time",)), (SampleType.ID, "Q", ("id",)),
+           (SampleType.STREAM_ID, "8x", ()), (SampleType.CPU, "i4x", ("cpu",)), (SampleType.IDENTIFIER, "Q", ("id",)))
+"""What a trailer has, in its order; of two ids the last one is meant."""
+_UNKNOWN = {"pid": NO_TASK, "tid": NO_TASK, "time": 0, "cpu": NO_TASK, "id": 0}
+
+
+@lru_cache(maxsize=256)
+def _layout(kinds: int) -> tuple[struct.Struct, tuple[int, ...], Callable[[tuple[int, ...]], tuple[int, ...]]]:
+    """How a trailer with these fields is read: its bytes, what is said of the fields it lacks, and what makes a
+    SampleId's of the two, one behind the other. It is for one record after the other of millions."""
+    there = [(form, names) for bit, form, names in _FIELDS if kinds & bit]
+    names = [name for _, some in there for name in some]
+    lacks = [name for name in _UNKNOWN if name not in names]
+    place = {name: number for number, name in enumerate(names + lacks)}
+    form = struct.Struct("<" + "".join(form for form, _ in there))
+    return form, tuple(_UNKNOWN[name] for name in lacks), itemgetter(*(place[name] for name in _UNKNOWN))
 
 
 def trailer_of(attr: Attr | None, data: bytes | memoryview, end: int) -> SampleId:
     """The trailer of a record that ends at `end` in `data`. Raises Short when it does not fit."""
-    found = SampleId()
     size = 0 if attr is None else attr.trailer
     if attr is None or not size:
-        return found
-    if end < size:
+        return SampleId()
+    if not size <= end <= len(data):
         raise Short("no room for the sample id")
-    cursor = Cursor(data, end - size, end)
-    kinds = attr.sample_type
-    if kinds & _TID:
-        found.pid, found.tid = cursor.i32(), cursor.i32()
-    if kinds & _TIME:
-        found.time = cursor.u64()
-    if kinds & _ID:
-        found.id = cursor.u64()
-    if kinds & _STREAM_ID:
-        cursor.skip(8)
-    if kinds & _CPU:
-        found.cpu = cursor.i32()
-        cursor.skip(4)
-    if kinds & _IDENTIFIER:
-        found.id = cursor.u64()
-    return found
+    form, unknown, fields = _layout(attr.sample_type)
+    return SampleId(*fields(form.unpack_from(data, end - size) + unknown))
 
 
 def parse_sample(attr: Attr, cursor: Cursor) -> Sample:
