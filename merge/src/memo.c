@@ -70,6 +70,8 @@ int memo_meet(struct memo *memo, struct memo_key key)
 
 	if (!memo->pages && prepare(memo) < 0)
 		return -ENOMEM;
+	if (memo_has_plenty(memo))
+		return 1;
 	uint32_t *seen = &memo->seen[h & (SEEN - 1)];
 	const bool met = *seen == tag;
 

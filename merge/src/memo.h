@@ -56,7 +56,7 @@ struct memo {
 	size_t size;
 	struct memo_entry *entries;
 	uint64_t *slots;        /* open addressing: half of the key's hash, and entry + 1; 0 free */
-	uint32_t *seen;         /* keys met once: worth remembering the second time */
+	uint32_t *seen;         /* keys met once: where there is little room, worth remembering the second time */
 	struct tape_step *steps;
 	struct memo_places *places;
 	struct ptm_mark *marks;
@@ -68,7 +68,7 @@ struct memo {
 };
 
 #ifndef MEMO_BITS
-#define MEMO_BITS 19 /* tests take less, so that it is full soon */
+#define MEMO_BITS 20 /* tests take less, so that it is full soon */
 #endif
 
 #ifndef MEMO_COUNTED
@@ -83,7 +83,7 @@ enum {
 
 void memo_deinit(struct memo *memo);
 void memo_init(struct memo *memo, size_t n_paths);
-/* True when the key was met lately; it is met now. -ENOMEM. */
+/* True when the key is worth remembering: there is plenty of room, or it was met lately; it is met now. -ENOMEM. */
 int memo_meet(struct memo *memo, struct memo_key key);
 /* True when there is room for an entry with these places, marks and visits. */
 bool memo_fits(const struct memo *memo, const struct memo_entry *entry, const struct memo_places *places);
