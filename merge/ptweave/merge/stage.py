@@ -229,7 +229,7 @@ class _Merge:
                     profile.write(rows)
             profile.end()
             self._number_stacks(RecordedStacks(walker, self._addresses))
-            with TableWriter(self._bundle.tables, STACKS) as stacks:
+            with TableWriter(self._bundle.tables, STACKS, encoded=["function"], pool=self._beside.pool) as stacks:
                 walker.write_stacks(stacks)
             self._folds = walker.folds
 

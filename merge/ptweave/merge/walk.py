@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ptweave.data.schemas import CALLS, PROFILE, STACKS, TableWriter
+from ptweave.data.schemas import CALLS, PROFILE, TableWriter
 from ptweave.merge._merge import ffi, lib
 from ptweave.merge.events import Events
 from ptweave.merge.moments import Moments, Window
@@ -260,14 +260,14 @@ class Walker:
                 "time": times[first:first + BATCH_ROWS]}, schema=PROFILE.schema)
 
     def write_stacks(self, writer: TableWriter) -> None:
-        """The table `stacks`."""
+        """The table `stacks`, whose functions are encoded."""
         nodes = self._nodes()
         for first in range(0, len(nodes), BATCH_ROWS):
             part = nodes[first:first + BATCH_ROWS]
             writer.write(pa.table({
                 "stack": np.arange(first, first + len(part), dtype=np.int32), "parent": _optional(part["parent"]),
-                "depth": part["depth"].astype(np.int32), "function": self._program.names(part["function"]),
-                "block": _optional(part["block"])}, schema=STACKS.schema))
+                "depth": part["depth"].astype(np.int32), "function": self._program.encoded_names(part["function"]),
+                "block": _optional(part["block"])}))
 
     def calls(self, thread: int, rows: npt.NDArray[np.void]) -> pa.Table:
         """Rows of the table `calls`, in the order the calls ended."""
