@@ -150,9 +150,6 @@ int64_t ptm_program_scan(const struct ptm_program *program, const int64_t *seqs,
 			 int64_t *seq_out, int32_t *block_out, size_t room);
 /* 1 when each of `n` executed paths begins where the one before it ended, 0 when not (or one does not exist). */
 int ptm_program_follows(const struct ptm_program *program, const int64_t *seqs, const int32_t *paths, size_t n);
-/* Ordinals of paths that follow each other so, the first of which begins at `first`. -EINVAL. */
-int ptm_program_ordinals(const struct ptm_program *program, int64_t first, const int32_t *paths, size_t n,
-			 int64_t *seq_out);
 /* Block ordinal after path `path` that begins at `seq`; or -EINVAL. */
 int64_t ptm_program_after(const struct ptm_program *program, int64_t seq, int32_t path);
 
@@ -191,6 +188,12 @@ void ptm_walk_begin(struct ptm_walk *walk);
 int64_t ptm_walk_feed(struct ptm_walk *walk, const int64_t *seqs, const int32_t *paths, size_t n,
 		      const int64_t *anchor_seqs, const int64_t *anchor_times, size_t n_anchors,
 		      const struct ptm_event *events, size_t n_events, size_t *anchors_used, size_t *events_used);
+/* The same of paths that follow each other without a hole, the first of which begins at `first`. */
+int64_t ptm_walk_follow(struct ptm_walk *walk, int64_t first, const int32_t *paths, size_t n,
+			const int64_t *anchor_seqs, const int64_t *anchor_times, size_t n_anchors,
+			const struct ptm_event *events, size_t n_events, size_t *anchors_used, size_t *events_used);
+/* Ordinal of the block behind what was walked. */
+int64_t ptm_walk_next(const struct ptm_walk *walk);
 /* The thread ends: everything open is closed with the anchors that are left. */
 int ptm_walk_end(struct ptm_walk *walk, const int64_t *anchor_seqs, const int64_t *anchor_times, size_t n_anchors);
 /* Output since the last fetch: valid until the next call on this walk. */

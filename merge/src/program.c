@@ -76,8 +76,7 @@ static int digest(struct ptm_program *program, size_t index, int64_t begin, int6
 	if (instructions > UINT32_MAX)
 		return -EINVAL;
 	measure(program, begin, end);
-	program->lengths[index] = (uint32_t)(end - begin);
-	program->syscalls[index] = syscalls;
+	program->briefs[index] = (struct brief){ .length = (uint32_t)(end - begin), .syscalls = syscalls };
 	*path = (struct path){
 		.first = begin,
 		.length = (uint32_t)(end - begin),
@@ -110,9 +109,8 @@ int ptm_program_create(const struct ptm_block *blocks, size_t n_blocks, const in
 	program->n_paths = n_paths;
 	program->paths = aligned_alloc(64, (n_paths ? n_paths : 1) * sizeof(*program->paths));
 	program->places = calloc(n_values ? n_values : 1, sizeof(*program->places));
-	program->lengths = malloc((n_paths ? n_paths : 1) * sizeof(*program->lengths));
-	program->syscalls = malloc((n_paths ? n_paths : 1) * sizeof(*program->syscalls));
-	if (!program->paths || !program->places || !program->lengths || !program->syscalls)
+	program->briefs = malloc((n_paths ? n_paths : 1) * sizeof(*program->briefs));
+	if (!program->paths || !program->places || !program->briefs)
 		goto fail;
 	pages_hint(program->paths, n_paths * sizeof(*program->paths));
 	pages_hint(program->places, n_values * sizeof(*program->places));
@@ -137,8 +135,7 @@ void ptm_program_destroy(struct ptm_program *program)
 		return;
 	free(program->paths);
 	free(program->places);
-	free(program->lengths);
-	free(program->syscalls);
+	free(program->briefs);
 	free(program);
 }
 
@@ -149,7 +146,7 @@ int64_t ptm_program_count(const struct ptm_program *program, const int32_t *path
 	for (size_t i = 0; i < n; i++) {
 		if (paths[i] < 0 || (size_t)paths[i] >= program->n_paths)
 			return -EINVAL;
-		count += program->syscalls[paths[i]];
+		count += program->briefs[paths[i]].syscalls;
 	}
 	return count;
 }
@@ -162,7 +159,7 @@ int64_t ptm_program_scan(const struct ptm_program *program, const int64_t *seqs,
 	for (size_t i = 0; i < n; i++) {
 		if (paths[i] < 0 || (size_t)paths[i] >= program->n_paths)
 			return -EINVAL;
-		if (!program->syscalls[paths[i]])
+		if (!program->briefs[paths[i]].syscalls)
 			continue;
 		const struct path *path = &program->paths[paths[i]];
 
@@ -185,29 +182,15 @@ int ptm_program_follows(const struct ptm_program *program, const int64_t *seqs, 
 		if (paths[i] < 0 || (size_t)paths[i] >= program->n_paths)
 			return 0;
 		/* unsigned: ordinals of a file that lies may be anything */
-		if (i + 1 < n && (uint64_t)seqs[i + 1] != (uint64_t)seqs[i] + program->lengths[paths[i]])
+		if (i + 1 < n && (uint64_t)seqs[i + 1] != (uint64_t)seqs[i] + program->briefs[paths[i]].length)
 			return 0;
 	}
 	return 1;
-}
-
-int ptm_program_ordinals(const struct ptm_program *program, int64_t first, const int32_t *paths, size_t n,
-			 int64_t *seq_out)
-{
-	uint64_t seq = (uint64_t)first;
-
-	for (size_t i = 0; i < n; i++) {
-		if (paths[i] < 0 || (size_t)paths[i] >= program->n_paths)
-			return -EINVAL;
-		seq_out[i] = (int64_t)seq;
-		seq += program->lengths[paths[i]];
-	}
-	return 0;
 }
 
 int64_t ptm_program_after(const struct ptm_program *program, int64_t seq, int32_t path)
 {
 	if (path < 0 || (size_t)path >= program->n_paths)
 		return -EINVAL;
-	return seq + program->lengths[path];
+	return seq + program->briefs[path].length;
 }

@@ -26,6 +26,12 @@ struct place {
 	uint16_t instructions;  /* of these */
 };
 
+/* The little that going over a flow asks of a path: it lies close together. */
+struct brief {
+	uint32_t length;        /* in blocks */
+	uint32_t syscalls;      /* blocks that are system calls */
+};
+
 struct ptm_program {
 	const struct ptm_block *blocks;
 	size_t n_blocks;
@@ -33,9 +39,7 @@ struct ptm_program {
 	struct place *places;   /* one a value */
 	struct path *paths;
 	size_t n_paths;
-	/* the little that going over a flow asks of paths lies close together */
-	uint32_t *lengths;      /* of paths, in blocks */
-	uint32_t *syscalls;     /* system-call blocks in them */
+	struct brief *briefs;   /* one a path */
 };
 
 /* True when `to` is the instruction after `from`'s last. */

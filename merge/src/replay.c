@@ -134,7 +134,7 @@ static struct memo_entry *find_after(struct memo *memo, struct memo_entry *befor
 	return entry;
 }
 
-/* Paths from `entry` on, which is the first one's. The stack of frames is left as it was. */
+/* Paths from `entry` on, which is the first one's; without `seqs` each begins where the one before it ended. The stack of frames is left as it was. */
 static int64_t repeat(struct ptm_walk *walk, struct memo_entry *entry, const int64_t *seqs, const int32_t *paths,
 		      size_t n, struct memo_entry **ret)
 {
@@ -169,7 +169,7 @@ static int64_t repeat(struct ptm_walk *walk, struct memo_entry *entry, const int
 		walk->next = end;
 		*ret = entry;
 		done++;
-		if (done == n || seqs[done] != end || paths[done] < 0 || walk_has_output(walk))
+		if (done == n || (seqs && seqs[done] != end) || paths[done] < 0 || walk_has_output(walk))
 			break;
 		walk_fetch(walk, paths + done, n - done);
 		entry = find_after(memo, entry, (struct memo_key){

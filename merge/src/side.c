@@ -23,7 +23,7 @@ static uint64_t hash_path(const struct side *side, size_t index)
 	const struct path *path = &side->program->paths[index];
 	uint64_t hash = path->length;
 
-	if (!path->plain || side->program->syscalls[index])
+	if (!path->plain || side->program->briefs[index].syscalls)
 		return 0;
 	for (uint32_t i = 0; i < path->length; i++) {
 		const int32_t number = side->program->values[path->first + i];

@@ -513,7 +513,7 @@ static void fetch_blocks(const struct ptm_program *program, const int32_t *paths
 	__builtin_prefetch(&program->values[first]);
 }
 
-/* Execute at least one path. Returns how many. */
+/* Execute at least one path. Without `seqs` they follow each other from where the walk is. Returns how many. */
 static int64_t walk_some(struct ptm_walk *walk, const int64_t *seqs, const int32_t *paths, size_t n)
 {
 	int64_t done;
@@ -521,7 +521,7 @@ static int64_t walk_some(struct ptm_walk *walk, const int64_t *seqs, const int32
 
 	if (paths[0] < 0 || (size_t)paths[0] >= walk->program->n_paths)
 		return -EINVAL;
-	error = walk_reach(walk, seqs[0]);
+	error = walk_reach(walk, seqs ? seqs[0] : walk->next);
 	if (error)
 		return error;
 	done = replay_paths(walk, seqs, paths, n);
@@ -529,22 +529,26 @@ static int64_t walk_some(struct ptm_walk *walk, const int64_t *seqs, const int32
 		return done;
 	walk_fetch(walk, paths, n);
 	fetch_blocks(walk->program, paths, n);
-	error = walk_path(walk, (uint32_t)paths[0], seqs[0]);
+	error = walk_path(walk, (uint32_t)paths[0], walk->next);
 	return error ? error : 1;
 }
 
-int64_t ptm_walk_feed(struct ptm_walk *walk, const int64_t *seqs, const int32_t *paths, size_t n,
-		      const int64_t *anchor_seqs, const int64_t *anchor_times, size_t n_anchors,
-		      const struct ptm_event *events, size_t n_events, size_t *anchors_used, size_t *events_used)
+static void supply(struct ptm_walk *walk, const int64_t *anchor_seqs, const int64_t *anchor_times, size_t n_anchors,
+		   const struct ptm_event *events, size_t n_events)
 {
-	size_t done = 0;
-
 	timeline_supply(&walk->timeline, anchor_seqs, anchor_times, n_anchors);
 	walk->events = events;
 	walk->n_events = n_events;
 	walk->next_event = 0;
+}
+
+static int64_t walk_all(struct ptm_walk *walk, const int64_t *seqs, const int32_t *paths, size_t n, size_t *anchors_used,
+			size_t *events_used)
+{
+	size_t done = 0;
+
 	while (done < n && !walk_has_output(walk)) {
-		const int64_t some = walk_some(walk, seqs + done, paths + done, n - done);
+		const int64_t some = walk_some(walk, seqs ? seqs + done : NULL, paths + done, n - done);
 
 		if (some < 0)
 			return some;
@@ -553,6 +557,30 @@ int64_t ptm_walk_feed(struct ptm_walk *walk, const int64_t *seqs, const int32_t 
 	*anchors_used = walk->timeline.next;
 	*events_used = walk->next_event;
 	return (int64_t)done;
+}
+
+int64_t ptm_walk_feed(struct ptm_walk *walk, const int64_t *seqs, const int32_t *paths, size_t n,
+		      const int64_t *anchor_seqs, const int64_t *anchor_times, size_t n_anchors,
+		      const struct ptm_event *events, size_t n_events, size_t *anchors_used, size_t *events_used)
+{
+	supply(walk, anchor_seqs, anchor_times, n_anchors, events, n_events);
+	return walk_all(walk, seqs, paths, n, anchors_used, events_used);
+}
+
+int64_t ptm_walk_follow(struct ptm_walk *walk, int64_t first, const int32_t *paths, size_t n,
+			const int64_t *anchor_seqs, const int64_t *anchor_times, size_t n_anchors,
+			const struct ptm_event *events, size_t n_events, size_t *anchors_used, size_t *events_used)
+{
+	int error;
+
+	supply(walk, anchor_seqs, anchor_times, n_anchors, events, n_events);
+	error = walk_reach(walk, first);
+	return error ? error : walk_all(walk, NULL, paths, n, anchors_used, events_used);
+}
+
+int64_t ptm_walk_next(const struct ptm_walk *walk)
+{
+	return walk->next;
 }
 
 int ptm_walk_end(struct ptm_walk *walk, const int64_t *anchor_seqs, const int64_t *anchor_times, size_t n_anchors)

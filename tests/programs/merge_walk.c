@@ -141,6 +141,16 @@ static void check_calls(struct ptm_walk *walk, struct ptm_callers *callers, int6
 	ptm_walk_visits(walk, &n);
 }
 
+/* How many of `n` rows follow each other without a hole. */
+static size_t follow_each_other(const struct flow *flow, const struct ptm_program *program, size_t row, size_t n)
+{
+	size_t count = 1;
+
+	while (count < n && ptm_program_follows(program, flow->seqs + row, flow->paths + row, count + 1))
+		count++;
+	return count;
+}
+
 static void walk_flow(const struct flow *flow, struct ptm_program *program)
 {
 	struct ptm_tree *tree;
@@ -157,12 +167,19 @@ static void walk_flow(const struct flow *flow, struct ptm_program *program)
 		ptm_walk_begin(walk);
 		for (anchors = events = row = 0; row < ROWS;) {
 			const size_t batch = 1 + below(ROWS - (uint32_t)row);
-			const int64_t done = ptm_walk_feed(walk, flow->seqs + row, flow->paths + row, batch,
-							   flow->anchor_seqs + anchors, flow->anchor_times + anchors,
-							   ANCHORS - anchors, flow->events + events, EVENTS - events,
-							   &used_anchors, &used_events);
+			const bool follow = below(2);
+			const int64_t *seqs = flow->seqs + row, *at = flow->anchor_seqs + anchors;
+			const int64_t *times = flow->anchor_times + anchors;
+			const int32_t *paths = flow->paths + row;
+			const int64_t done = follow
+				? ptm_walk_follow(walk, *seqs, paths, follow_each_other(flow, program, row, batch), at, times,
+						  ANCHORS - anchors, flow->events + events, EVENTS - events,
+						  &used_anchors, &used_events)
+				: ptm_walk_feed(walk, seqs, paths, batch, at, times, ANCHORS - anchors,
+						flow->events + events, EVENTS - events, &used_anchors, &used_events);
 
 			assert(done > 0);
+			assert(ptm_walk_next(walk) == ptm_program_after(program, seqs[done - 1], paths[done - 1]));
 			row += (size_t)done;
 			anchors += used_anchors;
 			events += used_events;

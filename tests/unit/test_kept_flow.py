@@ -4,15 +4,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ptweave.merge.kept_flow import Batch, KeptFlow
+from ptweave.merge.kept_flow import Batch, Following, KeptFlow
 from ptweave.merge.program import Program
+from ptweave.merge.tables import I32, I64
 from support.bundle_writer import BundleWriter
 
 LENGTHS = (1, 2, 3, 4)
@@ -62,6 +63,19 @@ def as_lists(batches: Iterator[Batch]) -> list[tuple[list[int], list[int]]]:
     return [(seqs.tolist(), paths.tolist()) for seqs, paths in batches]
 
 
+def ordinals(seqs: I64 | Following, paths: I32) -> list[int]:
+    """Of each path, where they follow each other, too."""
+    if not isinstance(seqs, Following):
+        return seqs.tolist()
+    ends = list(accumulate((LENGTHS[path] for path in paths.tolist()), initial=seqs.first))
+    assert ends.pop() == seqs.end
+    return ends
+
+
+def second(flow: KeptFlow) -> list[tuple[list[int], list[int]]]:
+    return [(ordinals(seqs, paths), paths.tolist()) for seqs, paths in flow.again()]
+
+
 HOLES = st.sampled_from([0] * 12 + [1, -3, 1 << 40])
 PATHS = st.sampled_from([0, 1, 2, 3] * 4 + [-1, 4, 0xffff, 0x10000])
 
@@ -74,21 +88,20 @@ def test_the_second_going_over_is_the_first_with_holes_and_paths_that_do_not_exi
     flow = KeptFlow(Source(batches).read, program, limit)
     first = as_lists(flow.first())
     assert first == as_lists(iter(batches))
-    assert as_lists(flow.again()) == first
+    assert second(flow) == first
 
 
-@pytest.mark.parametrize(("hole", "limit", "read"), [(0, 24, 1), (0, 23, 2), (5, 80, 1), (5, 79, 2)],
+@pytest.mark.parametrize(("hole", "limit", "read"), [(0, 32, 1), (0, 31, 2), (5, 80, 1), (5, 79, 2)],
                          ids=["fits", "does not fit", "with a hole, fits", "with a hole, does not fit"])
 def test_only_what_does_not_fit_is_read_again(program: Program, hole: int, limit: int, read: int) -> None:
     source = Source(flow_of([(0, 1)] * 4 + [(hole, 2)] * 4, []))
     flow = KeptFlow(source.read, program, limit)
     first = as_lists(flow.first())
-    assert as_lists(flow.again()) == first
+    assert second(flow) == first
     assert source.times == read
 
 
 def test_a_path_that_begins_one_block_late_is_told_from_one_that_follows(program: Program) -> None:
     paths = np.array([0, 1, 2, 3], np.int32)
     assert program.follow(np.array([5, 6, 8, 11], np.int64), paths)
-    assert program.ordinals(5, paths).tolist() == [5, 6, 8, 11]
     assert not program.follow(np.array([5, 6, 8, 12], np.int64), paths)

@@ -2,12 +2,14 @@
 """A thread's flow, read once and gone over twice: kept in memory where it is short enough, or read again.
 
 Decompressing a row of flow takes longer than most of what is done with it. Where paths follow each other without a
-hole, an ordinal is the one before and its path's length, so only paths' numbers are kept, in two or four bytes a row.
+hole, an ordinal is the one before and its path's length: only the first one is kept, and paths' numbers, in two or four
+bytes a row.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -19,8 +21,19 @@ KEPT_BYTES = 1 << 26
 """Memory for what is kept of a thread."""
 
 _SHORT = 1 << 16
+_FAR = 1 << 62  # no flow gets there: what lies is read as it is
+_FEW = 16  # bytes of two ordinals
 
 Batch = tuple[I64, I32]
+"""Executed paths: their ordinals and numbers."""
+
+
+@dataclass(frozen=True)
+class Following:
+    """Ordinals of paths that follow each other without a hole: that of the first, and the one behind the last."""
+
+    first: int
+    end: int
 
 
 class KeptFlow:
@@ -34,7 +47,7 @@ class KeptFlow:
         self._read = read
         self._program = program
         self._room = limit
-        self._kept: list[tuple[I64, npt.NDArray[np.uint16] | I32]] | None = []
+        self._kept: list[tuple[I64 | Following, npt.NDArray[np.uint16] | I32]] | None = []
 
     def first(self) -> Iterator[Batch]:
         """All batches, to be gone over once, and to the end."""
@@ -42,23 +55,23 @@ class KeptFlow:
             self._keep(seqs, paths)
             yield seqs, paths
 
-    def again(self) -> Iterator[Batch]:
+    def again(self) -> Iterator[tuple[I64 | Following, I32]]:
         """The same batches, after `first`."""
         if self._kept is None:
             yield from self._read()
             return
         for seqs, kept in self._kept:
-            paths: I32 = kept.astype(np.int32, copy=False)
-            yield seqs if len(seqs) == len(paths) else self._program.ordinals(int(seqs[0]), paths), paths
+            yield seqs, kept.astype(np.int32, copy=False)
 
     def _keep(self, seqs: I64, paths: I32) -> None:
         if self._kept is None:
             return
         # what the batch lies in is read into again
-        begins = seqs[:1].copy() if self._program.follow(seqs, paths) else seqs.copy()
+        follow = len(seqs) > 0 and 0 <= seqs[0] <= seqs[-1] < _FAR and self._program.follow(seqs, paths)
+        begins = Following(int(seqs[0]), self._program.after(int(seqs[-1]), int(paths[-1]))) if follow else seqs.copy()
         short = len(paths) and int(paths.min()) >= 0 and int(paths.max()) < _SHORT
         kept = paths.astype(np.uint16) if short else paths.copy()
-        self._room -= begins.nbytes + kept.nbytes
+        self._room -= (_FEW if isinstance(begins, Following) else begins.nbytes) + kept.nbytes
         if self._room < 0:
             self._kept = None
         else:

@@ -206,13 +206,6 @@ class Program:
         return bool(lib.ptm_program_follows(self.handle, ffi.from_buffer("int64_t[]", seqs),
                                             ffi.from_buffer("int32_t[]", paths), len(paths)))
 
-    def ordinals(self, first: int, paths: I32) -> I64:
-        """Ordinals of executed paths that follow each other, the first of which begins at `first`."""
-        seqs = np.empty(len(paths), np.int64)
-        check(int(lib.ptm_program_ordinals(self.handle, first, ffi.from_buffer("int32_t[]", paths), len(paths),
-                                           ffi.from_buffer("int64_t[]", seqs))), self._where)
-        return seqs
-
     def after(self, seq: int, path: int) -> int:
         """Ordinal of the block after path `path` that begins at `seq`."""
         return check(int(lib.ptm_program_after(self.handle, seq, path)), self._where)

@@ -15,6 +15,7 @@ import pyarrow as pa
 from ptweave.data.schemas import CALLS, PROFILE, TableWriter
 from ptweave.merge._merge import ffi, lib
 from ptweave.merge.events import Events
+from ptweave.merge.kept_flow import Following
 from ptweave.merge.moments import Moments, Window
 from ptweave.merge.program import Program, check
 from ptweave.merge.tables import BATCH_ROWS, I32, I64
@@ -45,7 +46,7 @@ NO_BLOCK = 0xFFFFFFFF
 
 _LISTED = 1 << 14  # stacks whose frames are listed at a time
 
-Flow = Iterator[tuple[I64, I32]]
+Flow = Iterator[tuple[I64 | Following, I32]]
 """Executed paths, batch by batch: the ordinal of the first block of each, and its number."""
 
 
@@ -142,7 +143,7 @@ class Walker:
             self._feed(seqs, paths, window, events, marks, emit_calls)
             events = events[self._events_used:]
             if progress:
-                progress(len(seqs))
+                progress(len(paths))
         window.reach(1 << 62)
         check(lib.ptm_walk_end(
             self._walk, ffi.from_buffer("int64_t[]", window.seqs), ffi.from_buffer("int64_t[]", window.times),
@@ -150,23 +151,27 @@ class Walker:
         self._fetch(marks, emit_calls)
         return Marks(marks.thunks.all(), self._distinct_callers(), marks.visits.all())
 
-    def _feed(self, seqs: I64, paths: I32, window: Window, events: Events, marks: _Found,
+    def _feed(self, seqs: I64 | Following, paths: I32, window: Window, events: Events, marks: _Found,
               emit_calls: Callable[[npt.NDArray[np.void]], None] | None) -> None:
         """Feed one batch, in as many rounds as its output needs."""
-        anchors_used, events_used = ffi.new("size_t *"), ffi.new("size_t *")
-        after = self._program.after(int(seqs[-1]), int(paths[-1])) if len(seqs) else 0
+        used = ffi.new("size_t *"), ffi.new("size_t *")
         self._events_used = 0
         done = 0
-        while done < len(seqs):
-            window.reach(after)
-            rest, rest_paths, rest_events = seqs[done:], paths[done:], events[self._events_used:]
-            done += check(int(lib.ptm_walk_feed(
-                self._walk, ffi.from_buffer("int64_t[]", rest), ffi.from_buffer("int32_t[]", rest_paths), len(rest),
-                ffi.from_buffer("int64_t[]", window.seqs), ffi.from_buffer("int64_t[]", window.times),
-                len(window.seqs), ffi.from_buffer("struct ptm_event[]", rest_events), len(rest_events),
-                anchors_used, events_used)), self._where)
-            window.drop(anchors_used[0])
-            self._events_used += events_used[0]
+        while done < len(paths):
+            window.reach(seqs.end if isinstance(seqs, Following) else
+                         self._program.after(int(seqs[-1]), int(paths[-1])))
+            rest, rest_events = paths[done:], events[self._events_used:]
+            more = (ffi.from_buffer("int32_t[]", rest), len(rest),
+                    ffi.from_buffer("int64_t[]", window.seqs), ffi.from_buffer("int64_t[]", window.times),
+                    len(window.seqs), ffi.from_buffer("struct ptm_event[]", rest_events), len(rest_events), *used)
+            if isinstance(seqs, Following):
+                first = lib.ptm_walk_next(self._walk) if done else seqs.first
+                some = lib.ptm_walk_follow(self._walk, first, *more)
+            else:
+                some = lib.ptm_walk_feed(self._walk, ffi.from_buffer("int64_t[]", seqs[done:]), *more)
+            done += check(int(some), self._where)
+            window.drop(used[0][0])
+            self._events_used += used[1][0]
             self._fetch(marks, emit_calls)
 
     def _fetch(self, marks: _Found, emit_calls: Callable[[npt.NDArray[np.void]], None] | None) -> None:
