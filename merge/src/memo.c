@@ -105,7 +105,7 @@ bool memo_fits(const struct memo *memo, const struct memo_entry *entry, const st
 
 bool memo_has_plenty(const struct memo *memo)
 {
-	return memo->n_entries < MEMO_ENTRIES / 2 && memo->n_steps < STEPS / 2;
+	return memo->n_entries < MEMO_ENTRIES / 4 * 3 && memo->n_steps < STEPS / 4 * 3;
 }
 
 struct memo_entry *memo_add(struct memo *memo, const struct memo_entry *entry, struct memo_places *places)

@@ -76,8 +76,8 @@ struct memo {
 #endif
 
 enum {
-	MEMO_ENTRIES = 1 << MEMO_BITS,
-	MEMO_SLOTS = 2 * MEMO_ENTRIES,
+	MEMO_SLOTS = 1 << MEMO_BITS,
+	MEMO_ENTRIES = MEMO_SLOTS / 4 * 3,
 	MEMO_AHEAD = 4,
 };
 
