@@ -81,7 +81,8 @@ static int grow(struct ptm_callers *callers)
 	return 0;
 }
 
-int ptm_callers_number(struct ptm_callers *callers, const struct ptm_mark *marks, size_t n, uint32_t *numbers)
+int ptm_callers_number(struct ptm_callers *callers, const struct ptm_mark *marks, size_t n,
+		       struct ptm_numbered *numbered)
 {
 	for (size_t i = 0; i < n; i++) {
 		uint32_t *slot = find(callers, &marks[i].callers);
@@ -97,7 +98,8 @@ int ptm_callers_number(struct ptm_callers *callers, const struct ptm_mark *marks
 			callers->items[callers->n++] = marks[i].callers;
 			*slot = (uint32_t)callers->n;
 		}
-		numbers[i] = *slot - 1;
+		numbered[i] = (struct ptm_numbered){
+			.seq = marks[i].seq, .block = (int32_t)marks[i].block, .callers = *slot - 1 };
 	}
 	return 0;
 }

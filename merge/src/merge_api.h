@@ -122,6 +122,13 @@ struct ptm_mark {
 	struct ptm_returns callers;
 };
 
+/* The same, with a number for its callers (ptm_callers_number). */
+struct ptm_numbered {
+	int64_t seq;
+	int32_t block;
+	uint32_t callers;
+};
+
 enum ptm_visit_kind {
 	PTM_VISIT_ACCESS = 1, /* a marker of an access */
 	PTM_VISIT_RESUMED = 2, /* a signal handler returned: what was interrupted goes on here */
@@ -203,8 +210,9 @@ const struct ptm_visit *ptm_walk_visits(struct ptm_walk *walk, size_t *ret);
 
 int ptm_callers_create(struct ptm_callers **ret);
 void ptm_callers_destroy(struct ptm_callers *callers);
-/* Numbers of marks' callers among the distinct ones: 0, 1, … as they are met first. -ENOMEM. */
-int ptm_callers_number(struct ptm_callers *callers, const struct ptm_mark *marks, size_t n, uint32_t *numbers);
+/* Marks, with the numbers of their callers among the distinct ones: 0, 1, … as they are met first. -ENOMEM. */
+int ptm_callers_number(struct ptm_callers *callers, const struct ptm_mark *marks, size_t n,
+		       struct ptm_numbered *numbered);
 /* The distinct ones, valid until more are numbered. */
 const struct ptm_returns *ptm_callers_items(const struct ptm_callers *callers, size_t *ret);
 

@@ -86,17 +86,20 @@ static void check_callers(struct ptm_walk *walk, struct ptm_callers *callers)
 {
 	size_t n, distinct;
 	const struct ptm_mark *marks = ptm_walk_marks(walk, &n);
-	uint32_t *numbers = malloc((n + 1) * sizeof(*numbers));
+	struct ptm_numbered *numbered = malloc((n + 1) * sizeof(*numbered));
 
-	assert(numbers && !ptm_callers_number(callers, marks, n, numbers));
+	assert(numbered && !ptm_callers_number(callers, marks, n, numbered));
 	const struct ptm_returns *items = ptm_callers_items(callers, &distinct);
 
-	for (size_t i = 0; i < n; i++)
-		assert(numbers[i] < distinct && !memcmp(&items[numbers[i]], &marks[i].callers, sizeof(*items)));
+	for (size_t i = 0; i < n; i++) {
+		assert(numbered[i].seq == marks[i].seq && numbered[i].block == marks[i].block);
+		assert(numbered[i].callers < distinct);
+		assert(!memcmp(&items[numbered[i].callers], &marks[i].callers, sizeof(*items)));
+	}
 	for (size_t i = 0; i < distinct && i < 50; i++)
 		for (size_t j = 0; j < i; j++)
 			assert(memcmp(&items[i], &items[j], sizeof(*items)));
-	free(numbers);
+	free(numbered);
 }
 
 /* More lists than the table first holds, each twice, told apart by every word of theirs. */
@@ -104,7 +107,7 @@ static void check_many_callers(void)
 {
 	enum { MARKS = 20000 };
 	struct ptm_mark *marks = calloc(MARKS, sizeof(*marks));
-	uint32_t numbers[MARKS];
+	static struct ptm_numbered numbered[MARKS];
 	struct ptm_callers *callers;
 	size_t distinct;
 
@@ -114,12 +117,12 @@ static void check_many_callers(void)
 		marks[i].callers.returns[i % PTM_RETURNS] = (i / 2 + 1) << (i % 40);
 	}
 	for (int again = 0; again < 2; again++) {
-		assert(!ptm_callers_number(callers, marks, MARKS, numbers));
+		assert(!ptm_callers_number(callers, marks, MARKS, numbered));
 		const struct ptm_returns *items = ptm_callers_items(callers, &distinct);
 
 		assert(distinct > 1024 && distinct <= MARKS);
 		for (size_t i = 0; i < MARKS; i++)
-			assert(!memcmp(&items[numbers[i]], &marks[i].callers, sizeof(*items)));
+			assert(!memcmp(&items[numbered[i].callers], &marks[i].callers, sizeof(*items)));
 	}
 	ptm_callers_destroy(callers);
 	free(marks);

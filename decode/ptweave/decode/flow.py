@@ -11,8 +11,8 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
-from contextlib import contextmanager
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -209,15 +209,19 @@ class _Decode:
         return Pool(self.bundle, self.report.decoder, jobs)
 
     def _write_dictionaries(self) -> None:
-        """Paths, and blocks with functions and lines; images and maps."""
-        with TableWriter(self.tables, schemas.PATHS, row_group=PATH_ROWS) as writer:
+        """Paths, and blocks with functions and lines; images and maps. Where there are several processes, there are
+        processors for two things at a time: paths are compressed while names are looked for."""
+        with ExitStack() as open_:
+            pool = open_.enter_context(ThreadPoolExecutor(1)) if self.report.jobs > 1 else None
+            paths = open_.enter_context(TableWriter(self.tables, schemas.PATHS, row_group=PATH_ROWS, pool=pool))
             for part in self.assembler.paths(PATH_ROWS):
-                writer.write(part)
-        blocks = self.assembler.blocks()
-        names = Naming(self.code, self.files).columns(blocks)
-        write_table(self.tables, schemas.BLOCKS, pa.table({**blocks, **names}).cast(schemas.BLOCKS.schema))
-        write_table(self.tables, schemas.IMAGES, self.code.image_rows())
-        write_table(self.tables, schemas.MAPS, self.code.map_rows())
+                paths.write(part)
+            paths.end()
+            blocks = self.assembler.blocks()
+            names = Naming(self.code, self.files).columns(blocks)
+            write_table(self.tables, schemas.BLOCKS, pa.table({**blocks, **names}).cast(schemas.BLOCKS.schema))
+            write_table(self.tables, schemas.IMAGES, self.code.image_rows())
+            write_table(self.tables, schemas.MAPS, self.code.map_rows())
 
     # --- the end
 

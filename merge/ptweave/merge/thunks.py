@@ -32,6 +32,8 @@ from ptweave.merge.thunk_rows import ThunkRows
 from ptweave.merge.thunk_stacks import ThunkStacks, kinds_of
 
 _NOWHERE = slice(0, 0)
+_COMPARED = 16
+"""Values that rows are compared with one after the other: beyond, sorting them takes no longer."""
 _PAIRS = 1 << 22
 """Call stacks times lists of callers that are compared before any thunk is."""
 
@@ -204,12 +206,16 @@ class Thunks:
 
 
 def _codes(values: U64, known: dict[int, int]) -> I32:
-    """Numbers of values, most of which are alike, by a dictionary that grows."""
-    if len(values) and bool((values == values[0]).all()):
-        return np.full(len(values), known.setdefault(int(values[0]), len(known)), np.int32)
-    different, which = np.unique(values, return_inverse=True)
-    codes = np.array([known.setdefault(int(value), len(known)) for value in different.tolist()], np.int32)
-    return codes[which.reshape(-1)]
+    """Numbers of values, of which there are few, by a dictionary that grows."""
+    codes = np.full(len(values), -1, np.int32)
+    for value, code in itertools.islice(known.items(), _COMPARED):
+        codes[values == value] = code
+    rest = np.flatnonzero(codes < 0)
+    if len(rest):
+        different, which = np.unique(values[rest], return_inverse=True)
+        numbers_ = np.array([known.setdefault(int(value), len(known)) for value in different.tolist()], np.int32)
+        codes[rest] = numbers_[which.reshape(-1)]
+    return codes
 
 
 def _encoded(text: pa.Array, known: dict[str | None, int]) -> pa.DictionaryArray:

@@ -35,11 +35,11 @@ CALL_DTYPE = np.dtype([
     ("node", "<u4"), ("depth", "<u4")])
 MARK_DTYPE = np.dtype([("seq", "<i8"), ("block", "<i4"), ("callers", "<u4")])
 RETURNS_DTYPE = np.dtype([("returns", "<u8", (6,)), ("known", "<u8")])
-_C_MARK_DTYPE = np.dtype([("seq", "<i8"), ("block", "<i8"), ("callers", RETURNS_DTYPE)])
 assert ffi.sizeof("struct ptm_node") == NODE_DTYPE.itemsize
 assert ffi.sizeof("struct ptm_call") == CALL_DTYPE.itemsize
 VISIT_DTYPE = np.dtype([("seq", "<i8"), ("block", "<i4"), ("kind", "<i4")])
-assert ffi.sizeof("struct ptm_mark") == _C_MARK_DTYPE.itemsize
+assert ffi.sizeof("struct ptm_numbered") == MARK_DTYPE.itemsize
+assert ffi.sizeof("struct ptm_returns") == RETURNS_DTYPE.itemsize
 assert ffi.sizeof("struct ptm_visit") == VISIT_DTYPE.itemsize
 
 NO_BLOCK = 0xFFFFFFFF
@@ -178,21 +178,14 @@ class Walker:
         count = ffi.new("size_t *")
         found = lib.ptm_walk_marks(self._walk, count)
         if count[0]:
-            self._number(found, marks.thunks.more(count[0]))
+            numbered = ffi.from_buffer("struct ptm_numbered[]", marks.thunks.more(count[0]))
+            check(lib.ptm_callers_number(self._callers, found, count[0], numbered), self._where)
         found = lib.ptm_walk_visits(self._walk, count)
         if count[0]:
             marks.visits.more(count[0])[:] = _copy(found, count[0], VISIT_DTYPE)
         found = lib.ptm_walk_calls(self._walk, count)
         if count[0] and emit_calls:
             emit_calls(_copy(found, count[0], CALL_DTYPE))
-
-    def _number(self, marks: Any, found: npt.NDArray[np.void]) -> None:
-        """Marks with their callers as numbers: there are millions of the ones, and few of the others."""
-        count = len(found)
-        callers = np.empty(count, np.uint32)
-        check(lib.ptm_callers_number(self._callers, marks, count, ffi.from_buffer("uint32_t[]", callers)), self._where)
-        given = np.frombuffer(ffi.buffer(marks, count * _C_MARK_DTYPE.itemsize), _C_MARK_DTYPE)
-        found["seq"], found["block"], found["callers"] = given["seq"], given["block"], callers
 
     def _distinct_callers(self) -> npt.NDArray[np.void]:
         count = ffi.new("size_t *")
