@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     args.bundle = Path(only_one(args.runs))
     bundle = open_finished(args)
     if not is_decoded(bundle):
-        decode(bundle, args, debug_files(args))
+        decode(bundle, args, debug_files(args), merges=True)
     merge(bundle, calls=args.calls, quiet=args.quiet)
     report_losses(bundle, quiet=args.quiet)
     return int(Exit.INCOMPLETE if incomplete(bundle) else Exit.DONE)

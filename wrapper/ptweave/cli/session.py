@@ -5,12 +5,14 @@ imported here: a command that decodes does not wait for it."""
 from __future__ import annotations
 
 import argparse
+import contextlib
+import threading
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ptweave.cli import say
-from ptweave.cli.progress import progress
+from ptweave.cli.progress import Advance, progress
 from ptweave.data import BadInput, Bundle, State, Times
 from ptweave.data.locks import STEP, alone
 
@@ -33,10 +35,11 @@ def open_finished(args: argparse.Namespace) -> Bundle:
     return bundle
 
 
-def decode(bundle: Bundle, args: argparse.Namespace, files: DebugFiles | None, cluster: Any = None) -> None:
+def decode(bundle: Bundle, args: argparse.Namespace, files: DebugFiles | None, cluster: Any = None, *,
+           merges: bool = False) -> None:
     """Packets, event lists and system calls to tables, as the options of `decode` and `wrap` say, with a progress line;
-    `files` finds debug files, `cluster` is a Dask client that is to do the work. Raises BadInput, as `merge` does,
-    while another command does one of the two."""
+    `files` finds debug files, `cluster` is a Dask client that is to do the work. `merges`: merging comes next, whose
+    modules are loaded meanwhile. Raises BadInput, as `merge` does, while another command does one of the two."""
     from ptweave.decode.flow import Decoder, decode_flow
     from ptweave.decode.syscalls import decode_syscalls
     from ptweave.decode.tags import decode_tags
@@ -46,8 +49,8 @@ def decode(bundle: Bundle, args: argparse.Namespace, files: DebugFiles | None, c
     with alone(bundle, STEP), progress("decode", quiet=args.quiet, unit="bytes") as advance:
         bundle.manifest.times = Times(args.times)
         bundle.save_manifest()
-        report = decode_flow(bundle, advance, jobs=args.jobs, decoder=Decoder(args.decoder), files=files,
-                             cluster=cluster)
+        report = decode_flow(bundle, _loading_merge(advance) if merges and args.jobs > 1 else advance, jobs=args.jobs,
+                             decoder=Decoder(args.decoder), files=files, cluster=cluster)
         with report.step("system calls"):
             decode_syscalls(bundle)
         with report.step("thunks"):
@@ -64,6 +67,28 @@ def decode(bundle: Bundle, args: argparse.Namespace, files: DebugFiles | None, c
         say(f"decode: {report.tasks} tasks, {report.found} of them finished by an earlier decode")
         say("decode: " + ", ".join(f"{name} {took:.2f} s" for name, took in report.seconds.items()))
     _report_names(bundle, files)
+
+
+def _loading_merge(advance: Advance) -> Advance:
+    """The same; when it is called first, what merging needs is loaded in a thread: the decoder's processes, which are
+    forked only where there is no other thread, are there then, and this one has little to do beside them."""
+    begun = False
+
+    def told(done: int, total: int) -> None:
+        nonlocal begun
+        advance(done, total)
+        if not begun:
+            begun = True
+            threading.Thread(target=_load_merge).start()
+
+    return told
+
+
+def _load_merge() -> None:
+    with contextlib.suppress(Exception):  # merging meets what cannot be loaded, and says so
+        import duckdb  # noqa: F401
+
+        import ptweave.merge.stage  # noqa: F401
 
 
 def _report_names(bundle: Bundle, files: DebugFiles | None) -> None:

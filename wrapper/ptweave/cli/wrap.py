@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
         try:
             if args.jobs > 1 and not can_start_ourselves():
                 args.jobs = 1  # we became a user who cannot read our interpreter
-            decode(bundle, args, debug_files(args))  # their cache is in the home of who we are now
+            decode(bundle, args, debug_files(args), merges=True)  # their cache is in the home of who we are now
             merge(bundle, calls=args.calls, quiet=args.quiet)
         except (PtweaveError, OSError, *KINDS) as error:
             # the target has run: its status is what the caller waits for
