@@ -16,37 +16,44 @@ from ptweave.data import Bundle
 from ptweave.decode.task import Decoder
 from support.bundle_writer import BundleWriter
 
-Told = list[tuple[int, int]]
+
+class Loads:
+    """Threads in which it was loaded, once they have ended."""
+
+    def __init__(self) -> None:
+        self._before = set(threading.enumerate())
+        self._found: list[int] = []
+
+    def load(self) -> None:
+        self._found.append(threading.get_ident())
+
+    def all(self) -> list[int]:
+        for thread in set(threading.enumerate()) - self._before:
+            thread.join()
+        return self._found
 
 
 @pytest.fixture
-def loads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Threads in which it was loaded."""
-    found: list[int] = []
-    monkeypatch.setattr(session, "_load_merge", lambda: found.append(threading.get_ident()))
+def loads(monkeypatch: pytest.MonkeyPatch) -> Loads:
+    found = Loads()
+    monkeypatch.setattr(session, "_load_merge", found.load)
     return found
 
 
-def join() -> None:
-    for thread in threading.enumerate():
-        if thread is not threading.current_thread():
-            thread.join()
-
-
-def test_it_is_loaded_once_in_a_thread_of_its_own_when_progress_is_first_told(loads: list[int]) -> None:
-    told: Told = []
+def test_it_is_loaded_once_in_a_thread_of_its_own_when_progress_is_first_told(loads: Loads) -> None:
+    told: list[tuple[int, int]] = []
     advance = session._loading_merge(lambda done, total: told.append((done, total)))
-    assert loads == []
+    assert loads.all() == []
     for done in (1, 2):
         advance(done, 2)
-    join()
+    (thread,) = loads.all()
+    assert thread != threading.get_ident()
     assert told == [(1, 2), (2, 2)]
-    assert len(loads) == 1 and loads[0] != threading.get_ident()
 
 
 @pytest.mark.parametrize(("jobs", "merges", "times"), [(2, True, 1), (1, True, 0), (2, False, 0)])
 def test_it_is_loaded_where_there_are_processors_for_it_and_merging_comes_next(
-        monkeypatch: pytest.MonkeyPatch, tmp_path: Path, loads: list[int], jobs: int, merges: bool, times: int) -> None:
+        monkeypatch: pytest.MonkeyPatch, tmp_path: Path, loads: Loads, jobs: int, merges: bool, times: int) -> None:
     def decode_flow(bundle: Bundle, progress: Callable[[int, int], None], **options: Any) -> Any:
         progress(1, 1)
         raise KeyError("decoded")
@@ -56,5 +63,4 @@ def test_it_is_loaded_where_there_are_processors_for_it_and_merging_comes_next(
     args = argparse.Namespace(jobs=jobs, quiet=True, times="full", decoder=Decoder.AUTO.value, verbose=False)
     with pytest.raises(KeyError, match="decoded"):
         session.decode(bundle, args, None, merges=merges)
-    join()
-    assert len(loads) == times
+    assert len(loads.all()) == times
