@@ -74,12 +74,11 @@ def read_table(bundle: Bundle, table: Table, columns: list[str], dictionaries: l
     schema = pa.schema([table.schema.field(name) for name in columns])
     parts = []
     for path in table_files(bundle, table):
-        open_parquet(path, schema).close()
-        try:
-            parts.append(pq.read_table(path, columns=columns, read_dictionary=dictionaries, partitioning=None,
-                                       use_threads=False))
-        except (OSError, pa.ArrowException, ValueError) as error:
-            raise corrupt(path, error) from error
+        with open_parquet(path, schema, dictionaries) as file:
+            try:
+                parts.append(file.read(columns, use_threads=False).select(columns))
+            except (OSError, pa.ArrowException, ValueError) as error:
+                raise corrupt(path, error) from error
     if not parts:
         return schema.empty_table()
     return pa.concat_tables(parts)
