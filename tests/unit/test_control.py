@@ -271,6 +271,22 @@ def test_a_message_in_anothers_name_is_refused(server: ControlServer, data: byte
     client.close()
 
 
+def test_one_that_was_killed_while_it_waited_is_refused_and_nothing_is_missing(bundle: Bundle) -> None:
+    """The control is above: one that lives, in the name of no thread of its own."""
+    server, ledger = ControlServer(bundle, lambda *_: 0), Ledger()
+    memfd = lists_memfd()
+    child = os.fork()
+    if child == 0:
+        client = Client(server)
+        client.send(hello(pid=os.getpid(), tid=os.getpid()), [client.write, memfd])
+        os._exit(0)
+    os.waitpid(child, 0)
+    serve(server, lambda: server.refused.gone == 1, 5)
+    server.finish(ledger)
+    assert (server.refused.total, server.processes, "handshakes" in ledger) == (0, [], False)
+    os.close(memfd)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
 def test_another_user_is_refused(server: ControlServer) -> None:
     folder = Path(address(server)).parent

@@ -69,9 +69,11 @@ class Refusals:
     forged: int = 0  # a message in the name of another process or of no thread of it
     malformed: int = 0  # not a hello
     overload: int = 0  # too many connections
+    gone: int = 0  # killed while it waited for the answer: it has logged nothing
 
     @property
     def total(self) -> int:
+        """Those of whom something is missing."""
         return self.foreign + self.forged + self.malformed + self.overload
 
 
@@ -425,9 +427,9 @@ class ControlServer:
         if kind != Hello.PSEUDO_THREAD:
             late = client.patient and not message.fds
             if not _is_thread(hello.pid, hello.tid) and not (late and not Path(f"/proc/{hello.tid}").exists()):
-                raise _Refused("forged")  # one that nobody waited for may have ended
+                raise _refusal(message)  # one that nobody waited for may have ended
         elif hello.tid != hello.pid or (client.pid == 0 and _parent(hello.pid) != hello.owner):
-            raise _Refused("forged")  # over a connection of its program's it is believed: it was given that
+            raise _refusal(message)  # over a connection of its program's it is believed: it was given that
         return hello
 
     def _image_of(self, client: _Client, message: _Message, hello: _Greeting) -> _Image:
@@ -591,6 +593,11 @@ def _parent(pid: int) -> int:
     finally:
         os.close(fd)
     return int(status.rpartition(b")")[2].split()[1])
+
+
+def _refusal(message: _Message) -> _Refused:
+    """Why one is refused that is no thread of its process: the kernel vouches for the process."""
+    return _Refused("forged" if Path(f"/proc/{message.pid}").exists() else "gone")
 
 
 def _is_thread(pid: int, tid: int) -> bool:
