@@ -48,6 +48,7 @@ WRAPPED = (  # functions of Valgrind's that ours stand in front of: vg_*.c
     "vgModuleLocal_get_linux_syscall_entry",
     "vgPlain_mkstemp", "vgPlain_unlink", "vgPlain_do_sys_sigaction", "vgPlain_sigprocmask",
     "vgPlain_sigstartup_actions", "vgPlain_getrlimit",
+    "vgPlain_clear_out_queued_signals",
     "vgPlain_synth_sigtrap", "vgPlain_disp_cp_xindir", "vgPlain_disp_cp_xassisted", "vgPlain_disp_cp_evcheck_fail",
 )
 

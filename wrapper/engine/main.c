@@ -11,6 +11,7 @@
 #include "output.h"
 #include "planted.h"
 #include "process.h"
+#include "queues.h"
 #include "sideband.h"
 #include "stop.h"
 #include "stream.h"
@@ -99,6 +100,7 @@ static void signal_delivery(ThreadId tid, Int signal, Bool on_alternate_stack)
 static void thread_created(ThreadId tid, ThreadId child)
 {
    (void)tid;
+   queues_thread(child);
    stream_created(child);
 }
 
