@@ -14,8 +14,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ptweave.data.bundle import Bundle
 from ptweave.data.errors import BadInput
 from ptweave.data.schemas import RAW_SYSCALLS_1
+from ptweave.data.sideband import SidebandKind, read_sideband, write_sideband
 from ptweave.data.syscall_table import NUMBERS
 from ptweave.decode import syscalls
 from ptweave.decode.raw_syscalls import MemoryStore, Numbers
@@ -34,7 +36,7 @@ from support.sysfiles import (
 )
 
 OPENAT, READ, GETPPID, EXECVE = NUMBERS["openat"], NUMBERS["read"], NUMBERS["getppid"], NUMBERS["execve"]
-EXIT = NUMBERS["exit"]
+EXIT, CLONE = NUMBERS["exit"], NUMBERS["clone"]
 EXIT_GROUP, WRITE, BRK, RENAME, FUTEX = (NUMBERS[name] for name in ("exit_group", "write", "brk", "rename", "futex"))
 US = 1000
 MS = 1_000_000
@@ -165,6 +167,73 @@ def test_calls_of_a_program_that_runs_without_the_engine_are_the_kernels(tmp_pat
     assert [(row["name"], row["source"]) for row in rows] == [
         ("execve", "both"), ("getppid", "kernel"), ("exit_group", "kernel")]
     assert rows[0]["paths"] == ["/bin/su"]
+
+
+@pytest.mark.parametrize(("path", "lost", "left"), [
+    (b"/proc/thread-self/exe", {}, ["execve"]),
+    (b"/bin/su", {}, ["execve", "getppid"]),  # the control: that runs without the engine
+    (b"/proc/thread-self/exe", {"what it executed left no file": 1}, ["execve", "getppid"]),  # it may have gone on
+    ], ids=["engine", "another program", "no file"])
+def test_what_the_engine_did_in_an_exec_it_was_killed_in_is_none_of_the_programs(
+        tmp_path: Path, path: bytes, lost: dict[str, int], left: list[str]) -> None:
+    bundle = make_bundle(tmp_path, Run(
+        logs={0: [LoggedCall(EXECVE, 10 * US, None, (0x1000, 2, 3))]},
+        rows=[KernelRow(EXECVE, 20 * US, 60 * US, (0x1000, 2, 3), paths=[path]),
+              KernelRow(GETPPID, 102 * US, 103 * US)]))
+    assert decode_with(bundle, lost) == left
+
+
+def decode_with(bundle: Bundle, lost: dict[str, int]) -> list[str]:
+    """The names of the calls, in a recording that lost these processes."""
+    ledger = bundle.ledger()
+    ledger.add("processes", "images", stored=1, lost=lost)
+    bundle.save_ledger(ledger)
+    decode_syscalls(bundle)
+    return [row["name"] for row in decoded(bundle)]
+
+
+def killed_at_once(child: int = 200) -> list[KernelRow]:
+    """Task 100 makes a process, of which nothing but the engine's first calls is there."""
+    return [KernelRow(GETPPID, 11 * US, 12 * US, pid=child, tid=child),
+            KernelRow(CLONE, 10 * US, 20 * US, (17,), result=200),
+            KernelRow(GETPPID, 30 * US, 31 * US, pid=child, tid=child)]
+
+
+FORKS = {0: [LoggedCall(CLONE, 9 * US, 21 * US, (17,), result=200)]}
+
+
+@pytest.mark.parametrize(("rows", "lost", "left"), [
+    (killed_at_once(), {}, ["clone"]),
+    (killed_at_once(201), {}, ["clone", "getppid", "getppid"]),  # nobody the engine ran made that one
+    (killed_at_once(), {"no file could be made for it": 1}, ["clone", "getppid", "getppid"]),  # it may have gone on
+    ], ids=["child", "stranger", "no file"])
+def test_what_the_engine_did_in_a_child_that_was_killed_at_once_is_none_of_the_programs(
+        tmp_path: Path, rows: list[KernelRow], lost: dict[str, int], left: list[str]) -> None:
+    assert decode_with(make_bundle(tmp_path, Run(logs=FORKS, rows=rows)), lost) == left
+
+
+def test_a_child_of_a_program_that_runs_without_the_engine_has_calls_of_its_own(tmp_path: Path) -> None:
+    run = Run(logs={0: [LoggedCall(EXECVE, 10 * US, None, (0x1000, 2, 3))]},
+              rows=[KernelRow(EXECVE, 11 * US, 12 * US, (0x1000, 2, 3), paths=[b"/bin/su"]),
+                    KernelRow(CLONE, 20 * US, 30 * US, (17,), result=200),
+                    KernelRow(GETPPID, 25 * US, 26 * US, pid=200, tid=200)])
+    assert [row["name"] for row in decode(tmp_path, run)] == ["execve", "clone", "getppid"]
+
+
+def test_a_number_used_again_is_the_one_that_made_it_last(tmp_path: Path) -> None:
+    """First a child that was killed at once, then one of a task that nobody ran under the engine."""
+    rows = [*killed_at_once(), KernelRow(CLONE, 50 * US, 60 * US, (17,), result=200, pid=300, tid=300),
+            KernelRow(BRK, 55 * US, 56 * US, pid=200, tid=200)]
+    assert [row["name"] for row in decode(tmp_path, Run(logs=FORKS, rows=rows))] == ["clone", "clone", "brk"]
+
+
+def test_in_another_pid_namespace_no_child_is_taken_for_one_that_was_killed(tmp_path: Path) -> None:
+    bundle = make_bundle(tmp_path, Run(logs=FORKS, rows=killed_at_once()))
+    rows = read_sideband(bundle.sideband).to_pylist()
+    rows.append({"kind": SidebandKind.PROCESS, "tsc": 1 << 40, "pid": 1, "tid": 1, "space": 1, "detail": "fork",
+                 "value": 0, "path": "/bin/other"})  # its parent has no number where it has 1
+    write_sideband(bundle.sideband, rows)
+    assert decode_with(bundle, {}) == ["clone", "getppid", "getppid"]
 
 
 def test_an_interrupted_call_shows_how_the_kernel_left_it(tmp_path: Path) -> None:

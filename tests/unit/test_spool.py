@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import signal
 import struct
 from pathlib import Path
 
@@ -91,6 +92,31 @@ def test_streams_over_exec_are_joined(room: Room) -> None:
     calls = np.fromfile(room.bundle.trace / "0.sys", SYSLOG_DTYPE)
     assert calls["stream"].tolist() == [1, 2, 101, 102, 103]
     assert list(struct.iter_unpack("<QQ", (room.bundle.trace / "0.psb").read_bytes())) == [(0, 1), (100, 2)]
+
+
+@pytest.mark.parametrize("ended, status, lost", [
+    (Ended.EXECING, signal.SIGKILL, 0), (Ended.EXECING, signal.SIGTERM, 0),
+    (Ended.UNRECORDED, signal.SIGKILL, 1),  # it said that it began
+    (Ended.EXECING, signal.SIGSEGV, 1), (Ended.EXECING, 1 << 8, 1), (Ended.EXECING, 0, 1),  # the engine's own failure
+])
+@pytest.mark.parametrize("ours", [True, False], ids=["child", "grandchild"])
+def test_a_process_killed_in_its_exec_lacks_nothing_and_one_that_ended_otherwise_does(
+        room: Room, ended: Ended, status: int, lost: int, ours: bool) -> None:
+    process = FakeProcess(room.path, 5, ended=ended)
+    process.begin_stream(FakeStream(5, psb(1), b"", calls=2))
+    process.write()
+    if ours:
+        room.spool.exited(5, status)
+    else:
+        room.spool.ended_by = lambda pid: status & 0x7f
+    room.finish()
+    assert room.ledger["processes"].total_lost == lost
+
+
+def test_a_process_of_which_nobody_knows_how_it_ended_in_its_exec_is_counted(room: Room) -> None:
+    FakeProcess(room.path, 5, ended=Ended.EXECING).write()
+    room.finish()
+    assert room.ledger["processes"].lost == {"what it executed left no file": 1}
 
 
 def test_a_process_that_the_engine_ended_is_a_loss_and_what_it_said_is_kept(room: Room) -> None:

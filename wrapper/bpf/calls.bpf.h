@@ -229,6 +229,21 @@ static __always_inline int on_exec(struct linux_binprm *binprm)
 	return 0;
 }
 
+/* A process ends with its first thread, whichever that is by then. */
+static __always_inline void note_end(struct task_struct *task)
+{
+	__u32 signal = task->exit_code & 0x7f;
+	struct ptw_record ids;
+
+	if (task->pid != task->tgid)
+		return;
+	fill_ids(&ids, task);
+	if (signal)
+		bpf_map_update_elem(&killed, &ids.pid, &signal, BPF_ANY);
+	else
+		bpf_map_delete_elem(&killed, &ids.pid);	/* another one had the number */
+}
+
 static __always_inline int on_task_exit(void)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -240,6 +255,7 @@ static __always_inline int on_task_exit(void)
 			__sync_fetch_and_add(&waiting_tasks, -1);
 		return 0;
 	}
+	note_end(task);
 	if (state->active == RECORDED) {
 		state->call.head.flags |= PTW_SYSCALL_NO_EXIT;
 		finish(state, task, 0);

@@ -70,6 +70,14 @@ struct {
 	__type(value, __u32);
 } waiting SEC(".maps");
 
+/* Processes of the tree that a signal ended, as the recorder has their pids: which. The last ones, if there are too many. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1 << 12);
+	__type(key, __u32);
+	__type(value, __u32);
+} killed SEC(".maps");
+
 /* ptw_task.active */
 enum active { NO_CALL, RECORDED, PASSED_OVER };
 

@@ -132,6 +132,7 @@ struct task_struct {
 	struct thread_info thread_info;
 	int pid;
 	int tgid;
+	int exit_code;
 	char comm[16];
 	struct pid *thread_pid;
 	struct signal_struct *signal;

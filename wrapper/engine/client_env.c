@@ -6,6 +6,7 @@ static const HChar preload[] = "LD_PRELOAD=";
 static const HChar library[] = "VALGRIND_LIB=";
 static const HChar own_name[] = CLIENT_ENV_NAME "=";
 static const HChar spool[] = CLIENT_ENV_SPOOL "=";
+static const HChar state[] = CLIENT_ENV_STATE "=";
 static const HChar file[] = CLIENT_ENV_FILE "=";
 static const HChar limits[] = CLIENT_ENV_LIMITS "=";
 static const HChar held[] = CLIENT_ENV_HELD "=";
@@ -50,7 +51,7 @@ void client_env_clean(Addr sp)
    while (*variable != NULL) {
       Bool unwanted = begins_with(*variable, library) || begins_with(*variable, spool)
                       || begins_with(*variable, limits) || begins_with(*variable, file)
-                      || begins_with(*variable, held)
+                      || begins_with(*variable, held) || begins_with(*variable, state)
                       || (begins_with(*variable, preload) && clean_preload(*variable));
 
       if (begins_with(*variable, own_name)) {

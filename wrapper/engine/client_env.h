@@ -9,10 +9,11 @@
 
 #include "vg_core.h"
 
-/* Variables in which argv[0], the descriptors of the spool folder and of an executed file without a name, the limits
-   of descriptors and the signals that are held come along. */
+/* Variables in which argv[0], the descriptors of the spool folder, of the state file and of an executed file without a
+   name, the limits of descriptors and the signals that are held come along. */
 #define CLIENT_ENV_NAME  "PTSOFT_ARGV0"
 #define CLIENT_ENV_SPOOL "PTSOFT_SPOOL"
+#define CLIENT_ENV_STATE "PTSOFT_STATE"
 #define CLIENT_ENV_FILE  "PTSOFT_FILE"
 #define CLIENT_ENV_LIMITS "PTSOFT_LIMITS"
 #define CLIENT_ENV_HELD "PTSOFT_HELD"

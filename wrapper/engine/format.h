@@ -35,7 +35,12 @@ enum {
 /* PTSOFT_WENT_ON: a thread cloned it and left, and it goes on in its place, on its stack (libtthread's threads). */
 enum ptsoft_began { PTSOFT_STARTED = 1, PTSOFT_FORKED = 2, PTSOFT_WENT_ON = 3 };
 
-enum ptsoft_ended { PTSOFT_RUNNING = 0, PTSOFT_EXECING = 1, PTSOFT_FINISHED = 2 };
+enum ptsoft_ended {
+   PTSOFT_RUNNING = 0,
+   PTSOFT_EXECING = 1,
+   PTSOFT_FINISHED = 2,
+   PTSOFT_UNRECORDED = 3, /* as EXECING: and the program began, or may have, without a file of its own */
+};
 
 struct ptsoft_process {
    uint64_t magic;

@@ -73,6 +73,7 @@ static void post_init(void)
    stream_init((struct stream_options){ (ULong)option_psb_kb << 10, option_ret, option_log });
    instrument_init((struct instrument_options){ option_ret, option_log });
    process_begin(PTSOFT_STARTED, 0);
+   process_arrived(VG_(getenv)(CLIENT_ENV_STATE));
 }
 
 static void start_code(ThreadId tid, ULong blocks_done)
@@ -144,7 +145,7 @@ static void syscall_ends(ThreadId tid, UInt number, UWord *args, UInt count, Sys
    if (number == __NR_exit || number == __NR_exit_group)
       return; /* they never return, though Valgrind ends the thread only later */
    if (is_exec(number)) { /* it failed */
-      process_ending(PTSOFT_RUNNING);
+      process_exec_failed();
       exec_file_forget();
    }
    stream_syscall_done(tid, result);

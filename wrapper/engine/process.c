@@ -9,6 +9,7 @@ static struct window header;             /* page 0 of the state file */
 static struct ptsoft_process without;    /* what is counted in when there is no file */
 static struct ptsoft_process *state = &without;
 static HChar prefix[OUTPUT_NAME / 2];
+static Int passed = -1;                  /* the state file, held open for the exec being made */
 static Int forking_tid;
 static enum ptsoft_began forking = PTSOFT_FORKED;
 static UChar *buffer_used;               /* by number: VG_N_THREADS are enough */
@@ -138,6 +139,45 @@ void process_ending(enum ptsoft_ended how)
 {
    state->tsc_end = how == PTSOFT_RUNNING ? 0 : time_stamp();
    state->ended = how;
+}
+
+Int process_pass_on(void)
+{
+   Int fd = state == &without ? -1 : output_open(header.name, VKI_O_RDWR);
+
+   passed = fd < 0 ? -1 : VG_(safe_fd)(fd);
+   if (passed >= 0)
+      VG_(fcntl)(passed, VKI_F_SETFD, 0);
+   else
+      process_ending(PTSOFT_UNRECORDED); /* unless it has a file */
+   return passed;
+}
+
+void process_exec_failed(void)
+{
+   process_ending(PTSOFT_RUNNING);
+   if (passed >= 0)
+      VG_(close)(passed);
+   passed = -1;
+}
+
+void process_arrived(const HChar *descriptor)
+{
+   struct ptsoft_process *before;
+   SysRes mapped;
+   Int fd;
+
+   if (descriptor == NULL || (fd = (Int)VG_(strtoll10)(descriptor, NULL)) < 0)
+      return;
+   if (state == &without) {
+      mapped = VG_(am_shared_mmap_file_float_valgrind)(PTSOFT_PAGE, VKI_PROT_READ | VKI_PROT_WRITE, fd, 0);
+      if (!sr_isError(mapped)) {
+         before = (struct ptsoft_process *)sr_Res(mapped);
+         before->ended = PTSOFT_UNRECORDED;
+         (void)VG_(am_munmap_valgrind)((Addr)before, PTSOFT_PAGE);
+      }
+   }
+   VG_(close)(fd);
 }
 
 static void give(Int stream, const HChar *suffix, UInt user)

@@ -25,6 +25,16 @@ void process_forked(void);
 /* How the process ends (an exec that failed takes it back). */
 void process_ending(enum ptsoft_ended how);
 
+/* Before an exec that is followed: the descriptor of the state file, which the next program is to find open; -1: none. */
+Int process_pass_on(void);
+
+/* The exec failed. */
+void process_exec_failed(void);
+
+/* After process_begin: the descriptor that came along (CLIENT_ENV_STATE). A program that has no file says so in there:
+   one of which nothing more is heard did not begin. */
+void process_arrived(const HChar *descriptor);
+
 /* The page with the process's counters; private memory when there is no file. Never NULL. */
 struct ptsoft_process *process_state(void);
 
@@ -42,6 +52,14 @@ void process_file_name(HChar name[OUTPUT_NAME], Int stream, const HChar *suffix)
 
 /* Make the user the owner of the process's files, as far as that may be done. */
 void process_give(UInt user);
+
+/* An exec is being made. */
+static inline Bool process_is_execing(void)
+{
+   const UInt ended = process_state()->ended;
+
+   return ended == PTSOFT_EXECING || ended == PTSOFT_UNRECORDED;
+}
 
 /* Now. */
 static inline ULong time_stamp(void)

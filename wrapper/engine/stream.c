@@ -25,6 +25,7 @@ struct stream {
 
 static struct stream_options options;
 static struct stream **streams;     /* by ThreadId */
+static UInt numbered;               /* streams of this process so far */
 static Int *creators;               /* by ThreadId: tid of the thread that created it, 0 unknown */
 static struct stream *calling;      /* the stream whose system call is being made by the running thread */
 
@@ -129,7 +130,7 @@ static void open_page(struct stream *stream, UInt number)
 static struct stream *begin(ThreadId tid)
 {
    struct stream *stream = VG_(calloc)("ptsoft.stream", 1, sizeof *stream);
-   UInt number = (UInt)process_state()->streams++;
+   UInt number = numbered++;
    struct ptsoft_thread *thread;
 
    open_page(stream, number);
@@ -154,6 +155,7 @@ static struct stream *begin(ThreadId tid)
    sideband_put(PTSOFT_THREAD, (struct sideband_values){ { number, thread->tid, thread->creator } }, NULL);
    begin_slice(stream);
    sideband_release();
+   process_state()->streams++; /* not before: one that is killed on the way here has not run, and nothing is missing */
    return stream;
 }
 
@@ -330,6 +332,7 @@ void stream_forked(void)
    UInt tid;
 
    calling = NULL;
+   numbered = 0;
    for (tid = 0; tid < VG_N_THREADS; tid++) {
       struct stream *stream = streams[tid];
 

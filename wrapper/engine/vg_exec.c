@@ -38,6 +38,8 @@ HChar **__wrap_vgPlain_env_setenv(HChar ***environment, const HChar *name, const
    if (VG_(strcmp)(name, "VALGRIND_LIB") == 0) { /* set for a program that is followed, and for nothing else */
       VG_(snprintf)(descriptor, sizeof descriptor, "%d", output_pass_on());
       (void)__real_vgPlain_env_setenv(environment, CLIENT_ENV_SPOOL, descriptor);
+      VG_(snprintf)(descriptor, sizeof descriptor, "%d", process_pass_on());
+      (void)__real_vgPlain_env_setenv(environment, CLIENT_ENV_STATE, descriptor);
       limits_pass_on(limits);
       (void)__real_vgPlain_env_setenv(environment, CLIENT_ENV_LIMITS, limits);
       if (hold_pass_on(held))
@@ -178,7 +180,7 @@ Int __wrap_vgPlain_sigtimedwait_zero(const vki_sigset_t *set, vki_siginfo_t *inf
    vki_sigset_t let;
    Int signal;
 
-   if (process_state()->ended == PTSOFT_EXECING)
+   if (process_is_execing())
       return 0;
    do
       signal = __real_vgPlain_sigtimedwait_zero(hold_back(set, &let), info);

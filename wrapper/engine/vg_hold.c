@@ -60,7 +60,7 @@ Int __wrap_vgPlain_sigprocmask(Int how, const vki_sigset_t *set, vki_sigset_t *b
 {
    vki_sigset_t held;
 
-   if (passed_on == 0 || how != VKI_SIG_SETMASK || process_state()->ended != PTSOFT_EXECING)
+   if (passed_on == 0 || how != VKI_SIG_SETMASK || !process_is_execing())
       return __real_vgPlain_sigprocmask(how, set, before);
    held.sig[0] = set->sig[0] | passed_on;
    return __real_vgPlain_sigprocmask(how, &held, before);

@@ -388,6 +388,18 @@ int ptw_recorder_follow(struct ptw_recorder *recorder, int tid)
 	return error;
 }
 
+int ptw_recorder_killed(struct ptw_recorder *recorder, int pid)
+{
+	uint32_t key = (uint32_t)pid;
+	uint32_t signal;
+
+	if (foreign(recorder))
+		return -ECHILD;
+	if (bpf_map_lookup_elem(recorder->programs.killed_fd, &key, &signal))
+		return errno == ENOENT ? 0 : -errno;
+	return (int)signal;
+}
+
 int ptw_recorder_fd(const struct ptw_recorder *recorder)
 {
 	return recorder->ready_fd;

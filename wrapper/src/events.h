@@ -89,6 +89,9 @@ int ptw_recorder_stop(struct ptw_recorder *recorder);
  */
 int ptw_recorder_follow(struct ptw_recorder *recorder, int tid);
 
+/* The signal that ended the last process of this number that was followed; 0: none did, or that is not known any more. */
+int ptw_recorder_killed(struct ptw_recorder *recorder, int pid);
+
 /* Replace the filter rules, at any time; see ptw_filters_set. Returns 0 or a negative errno. */
 int ptw_recorder_filter(struct ptw_recorder *recorder, const struct ptw_filter_rules *rules);
 

@@ -151,7 +151,8 @@ static int find_maps(struct ptw_programs *programs)
 	programs->tasks_fd = bpf_map__fd(tasks);
 	programs->ring_fd = bpf_object__find_map_fd_by_name(programs->object, "ring");
 	programs->waiting_fd = bpf_object__find_map_fd_by_name(programs->object, "waiting");
-	if (programs->ring_fd < 0 || programs->waiting_fd < 0)
+	programs->killed_fd = bpf_object__find_map_fd_by_name(programs->object, "killed");
+	if (programs->ring_fd < 0 || programs->waiting_fd < 0 || programs->killed_fd < 0)
 		return -ENOEXEC;
 	for (unsigned int i = 0; i < PTW_FILTERS; i++) {
 		programs->rules_fd[i] = bpf_object__find_map_fd_by_name(programs->object, names[i]);

@@ -53,6 +53,7 @@ struct ptw_programs {
 	uint32_t *enabled;		/* set while all programs are attached */
 	int rules_fd[PTW_FILTERS];	/* maps of filter rules */
 	int waiting_fd;			/* map of tids to be followed from their next call on */
+	int killed_fd;			/* map of pids to the signals that ended them */
 	uint32_t *wake_pending;		/* set by the programs when they wake the consumer, cleared by it */
 };
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import bisect
 import mmap
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,11 +51,14 @@ class Task:
 class TaskTable:
     """Which thread a task was at a time: the kernel uses its numbers again."""
 
-    def __init__(self, tasks: Sequence[Task], execs: Sequence[tuple[int, int]] = ()) -> None:
-        """`execs`: (pid, time) of every program begun by an exec and traced."""
+    def __init__(self, tasks: Sequence[Task], execs: Sequence[tuple[int, int]] = (), *,
+                 elsewhere: bool = False) -> None:
+        """`execs`: (pid, time) of every program begun by an exec and traced. `elsewhere`: some have numbers of another
+        pid namespace."""
         self._execs = sorted(execs)
         self.by_thread = {task.thread: task for task in sorted(tasks, key=lambda task: task.begin)}  # as it was last
         self._former = self._find_former(tasks)
+        self.elsewhere = elsewhere
         self._by_ids: dict[tuple[int, int], list[Task]] = {}
         for task in sorted(tasks, key=lambda task: task.begin):
             self._by_ids.setdefault((task.pid, task.tid), []).append(task)
@@ -66,11 +69,14 @@ class TaskTable:
         """From the thread rows of a sideband; empty when there is none."""
         if not sideband.exists():
             return cls([])
-        table = read_sideband(sideband).select(["kind", "tsc", "pid", "tid", "thread", "detail"])
+        table = read_sideband(sideband).select(["kind", "tsc", "pid", "tid", "thread", "value", "detail"])
         execs: list[tuple[int, int]] = []
         begun: list[tuple[int, int, int, int]] = []
         ended: dict[tuple[int, int, int], list[int]] = {}
+        elsewhere = False
         for row in table.to_pylist():
+            if row["kind"] == SidebandKind.PROCESS and row["detail"] == "fork":
+                elsewhere |= row["value"] == 0  # its parent has no number there
             if row["kind"] == SidebandKind.PROCESS and row["detail"] == "exec":
                 execs.append((row["pid"], clocks.to_ns(row["tsc"])))
             if row["kind"] not in (SidebandKind.THREAD, SidebandKind.THREAD_EXIT) or row["thread"] is None:
@@ -82,7 +88,7 @@ class TaskTable:
                 ended.setdefault(ids, []).append(clocks.to_ns(row["tsc"]))
         return cls([Task(thread, pid, tid, begin,
                          min((end for end in ended.get((thread, pid, tid), []) if end >= begin), default=None))
-                    for thread, pid, tid, begin in begun], execs)
+                    for thread, pid, tid, begin in begun], execs, elsewhere=elsewhere)
 
     @staticmethod
     def _find_former(tasks: Sequence[Task]) -> dict[int, set[tuple[int, int]]]:
@@ -371,14 +377,16 @@ class Spill:
     def _file(self, thread: int) -> Path:
         return self._folder / f"{thread}.rows"
 
-    def fill(self, batches: Iterable[pa.RecordBatch], tasks: TaskTable, files: FileNames) -> None:
-        """Read the recording once."""
+    def fill(self, batches: Iterable[pa.RecordBatch], tasks: TaskTable, files: FileNames,
+             note: Callable[[Rows, Numbers], None]) -> None:
+        """Read the recording once; `note` gets each batch's rows and their threads."""
         for batch in batches:
             rows = to_rows(batch)
             memory, filled = _memory(batch, files)
             first = self.memory.append(memory)
             rows["memory"][filled] = first + np.arange(len(filled))
             threads = tasks.threads(rows["pid"], rows["tid"], rows["t_enter"])
+            note(rows, threads)
             for thread in np.unique(threads):
                 part = rows[threads == thread] if len(rows) else rows
                 before = tasks.before(int(thread), part)

@@ -33,6 +33,7 @@ from ptweave.data.manifest import Clocks
 from ptweave.data.schemas import DECODED_SYSCALLS, ROW_GROUP
 from ptweave.data.syslog import SYSLOG_DTYPE
 from ptweave.decode._join import ffi, lib
+from ptweave.decode.births import Births
 from ptweave.decode.raw_syscalls import (
     NO_THREAD,
     ROW_RETURNED,
@@ -53,6 +54,7 @@ _TOLERANCE_NS = 1_000_000
 _SEARCH_NS = 5_000_000  # clock error looked for
 _EXECS = tuple(syscall_table.NUMBERS[name] for name in ("execve", "execveat"))
 _EXIT = syscall_table.NUMBERS["exit"]
+_ENGINE = [b"/proc/thread-self/exe"]  # what the engine executes where it is to run the program: itself
 _SYSCALL_INSTRUCTION = 2  # bytes; the kernel reports the address behind it
 
 
@@ -79,26 +81,33 @@ def decode_syscalls(bundle: Bundle, ledger: Ledger | None = None) -> int:
     recording = Recording(path) if path.exists() else None
     logs = {int(path.stem): path for path in bundle.trace.glob("*.sys") if path.stem.isdecimal()}
     tasks = TaskTable.load(bundle.sideband, bundle.manifest.clocks)
+    own = ledger if ledger is not None else bundle.ledger()
+    births = Births(sure=not tasks.elsewhere and not _images_lost(own, "no file could be made for it"),
+                    execs_sure=not _images_lost(own, "what it executed left no file"))
     with tempfile.TemporaryDirectory(dir=bundle.decoded, prefix=".syscalls-") as scratch:
         spill = Spill(Path(scratch))
         with closing(spill.memory), _Writer(partial) as writer:
-            spill.fill(recording or (), tasks, FileNames(path.with_name("files.arrow")))
-            for calls in _all_calls(bundle.manifest.clocks, logs, tasks, spill, counts):
+            spill.fill(recording or (), tasks, FileNames(path.with_name("files.arrow")), births.note)
+            for calls in _all_calls(bundle.manifest.clocks, logs, tasks, spill, counts, births):
                 writer.write(to_batch(calls, spill.memory))
     partial.replace(target)
-    own = ledger if ledger is not None else bundle.ledger()
     _account(own, counts, recording)
     if ledger is None:
         bundle.save_ledger(own)
     return counts.rows
 
 
+def _images_lost(ledger: Ledger, why: str) -> bool:
+    """Whether there may be processes that the engine ran, but of which it left no files."""
+    return "processes" in ledger and why in ledger["processes"].lost
+
+
 def _all_calls(clocks: Clocks, logs: dict[int, Path], tasks: TaskTable, spill: Spill,
-               counts: Counts) -> Iterator[Calls]:
+               counts: Counts, births: Births) -> Iterator[Calls]:
     for thread in sorted({*logs, *spill.counts} - {NO_THREAD}):
         rows = spill.rows(thread)
-        parts = _joined(thread, _read_log(logs[thread]), rows, clocks, tasks, spill, counts) if thread in logs \
-            else _kernel_only(thread, rows)
+        parts = _joined(thread, _read_log(logs[thread]), rows, clocks, tasks, spill, counts,
+                        births) if thread in logs else _kernel_only(thread, rows)
         for part in parts:
             counts.rows += len(part.number)
             yield part
@@ -107,8 +116,9 @@ def _all_calls(clocks: Clocks, logs: dict[int, Path], tasks: TaskTable, spill: S
         block = rows.array[begin:begin + _BLOCK]
         if logs:  # a process that has threads ran the engine; what no thread of it did is the engine's
             traced = np.isin(block["pid"], np.fromiter(tasks.pids, dtype=np.int64, count=len(tasks.pids)))
-            counts.engine_own += int(traced.sum())
-            block = block[~traced]
+            own = traced | births.under_engine(block)
+            counts.engine_own += int(own.sum())
+            block = block[~own]
         counts.rows += len(block)
         yield _from_kernel(NO_THREAD, block)
         rows.forget(begin)
@@ -246,14 +256,16 @@ class _Joiner:
 
 
 def _joined(thread: int, mapped_log: MappedRows, rows: MappedRows, clocks: Clocks, tasks: TaskTable, spill: Spill,
-            counts: Counts) -> Iterator[Calls]:
+            counts: Counts, births: Births) -> Iterator[Calls]:
     task = tasks.by_thread.get(thread)
     ids = (task.pid, task.tid) if task else (0, 0)
     parts = _parts(mapped_log, rows, spill.before.get(thread, 0))
     for part in parts:
         joiner = _Joiner(mapped_log, rows, clocks, part)
         used = yield from _join(thread, ids, joiner, spill, counts)
-        native = _native_from(joiner, tasks, ids[0]) if part is parts[-1] else len(joiner.rows)
+        native = _native_from(joiner, tasks, ids[0], spill, births) if part is parts[-1] else len(joiner.rows)
+        if native < len(joiner.rows):
+            births.went_native(thread, int(joiner.rows["t_enter"][native]))
         counts.joined += used
         counts.engine_own += native - used
     yield from _kernel_only(thread, rows, parts[-1].rows[0] + native)
@@ -354,9 +366,9 @@ def _with_pointers(rows: Rows, pointers: npt.NDArray[np.uint64]) -> Rows:
     return found
 
 
-def _native_from(joiner: _Joiner, tasks: TaskTable, pid: int) -> int:
+def _native_from(joiner: _Joiner, tasks: TaskTable, pid: int, spill: Spill, births: Births) -> int:
     """The first row behind the exec of a program that the engine cannot run, which runs without it: all that follow
-    are the program's. The number of rows when there is no such exec."""
+    are the program's. The number of rows when there is no such exec, or the engine was executed and killed."""
     log, rows = joiner.log, joiner.rows
     last = len(log) - 1
     if last < 0 or not len(rows) or int(log["number"][last]) not in _EXECS or log["tsc_exit"][last] \
@@ -368,7 +380,8 @@ def _native_from(joiner: _Joiner, tasks: TaskTable, pid: int) -> int:
     for at in range(bisect.bisect_left(rows["t_enter"], begin - _SLACK_NS), len(rows)):
         row = rows[at]
         if int(row["number"]) in _EXECS and row["result"] == 0 and row["flags"] & ROW_RETURNED:
-            return at + 1
+            own = births.execs_sure and spill.memory.paths(rows["memory"][at:at + 1]) == [_ENGINE]
+            return len(rows) if own else at + 1
     return len(rows)
 
 

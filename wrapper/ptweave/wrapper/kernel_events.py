@@ -196,6 +196,10 @@ class KernelEvents:
                                remedy="its system calls are not recorded")
         return not error
 
+    def killed(self, pid: int) -> int:
+        """The signal that ended the last process of this number that was followed; 0: none did, or it is not known."""
+        return max(0, int(self.lib.ptw_recorder_killed(self._recorder, pid)))
+
     def fd(self) -> int:
         """A descriptor that is readable when there is a batch."""
         return int(self.lib.ptw_recorder_fd(self._recorder))

@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -42,6 +44,9 @@ REMEDY = "build it: apt-get install valgrind gcc, then python3 hatch_build.py (o
 READ_MAX = 16 << 20
 STREAMS_MAX = 1 << 22  # pids a Linux system can have
 ENGINE_LOG = "engine.log"
+_FAULTS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGTRAP, signal.SIGABRT, signal.SIGSYS,
+           signal.SIGXFSZ}
+"""What the engine could die of by itself, or the kernel ends an exec with that it cannot go back from."""
 _FAILED = re.compile(r"VALGRIND INTERNAL ERROR|: Assertion '.*' failed\.|EXEC FAILED|: out of memory:?$", re.MULTILINE)
 """What Valgrind says, once, when it ends a process for a reason of its own."""
 
@@ -108,6 +113,10 @@ class _Space:
         return self.state.pid
 
     @property
+    def execing(self) -> bool:
+        return self.state.ended in (Ended.EXECING, Ended.UNRECORDED)
+
+    @property
     def done(self) -> bool:
         return self.malformed or (self.state.ended != Ended.RUNNING and self.records_read >= self.state.records)
 
@@ -128,12 +137,14 @@ class Spool:
         self._gone: dict[int, int] = {}  # pid → when its end was noticed, in ticks
         self._streams_of: dict[int, list[StreamFiles]] = {}
         self.untraced: list[str] = []
+        self.ended_by: Callable[[int], int] = _unknown
+        """The signal that ended the last process of a number, 0 where that is not known."""
 
     def poll(self) -> None:
         """Read what the engine wrote since the last time; keep images of files that ran."""
         found = self._new_prefixes()
         for space in self._order:
-            if not space.done or (space.state.ended == Ended.EXECING and self._last_of[space.pid] is space):
+            if not space.done or (space.execing and self._last_of[space.pid] is space):
                 self._drain(space)  # an exec that failed goes on
                 self._watch(space)
         begun = [(state, prefix) for prefix in found if (state := self._process_state(prefix)) is not None]
@@ -197,7 +208,7 @@ class Spool:
 
     def _begin(self, prefix: str, state: ProcessState) -> None:
         before = self._last_of.get(state.pid)
-        execed = before is not None and before.state.ended == Ended.EXECING and state.began == Began.STARTED
+        execed = before is not None and before.execing and state.began == Began.STARTED
         if before is not None and not execed:  # the pid is used again: it is another process
             for task in self._tasks.live(state.pid):
                 if task.tsc_start < state.tsc_begin and task.thread in self._streams_of:
@@ -338,8 +349,8 @@ class Spool:
                          "malformed": sum(space.malformed for space in self._order)})
         ledger.add("code", "bytes", stored=sum(piece.size for space in self._order for piece in space.pieces),
                    lost={"disk full": sum(state.code_lost for state in states)})
-        vanished = sum(space.state.ended == Ended.EXECING and self._last_of[space.pid] is space
-                       and not space.untraced for space in self._order)
+        vanished = sum(space.execing and self._last_of[space.pid] is space and not space.untraced
+                       and not self._stopped_in_exec(space) for space in self._order)
         ledger.add("processes", "images", stored=len(self._order),
                    lost={"what it executed left no file": vanished,
                          "no file could be made for it": sum(state.children_lost for state in states),
@@ -353,6 +364,14 @@ class Spool:
         ledger.add("images", "files", stored=self._images.kept,
                    lost={"gone, or no room for it": len(missing)})
 
+    def _stopped_in_exec(self, space: _Space) -> bool:
+        """Whether a process was killed in its exec before the program began: nothing of it is missing then."""
+        if space.state.ended != Ended.EXECING:
+            return False  # it said that it began
+        status = self._status.get(space.pid)
+        number = self.ended_by(space.pid) if status is None else os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+        return number != 0 and number not in _FAULTS
+
     def _account_failures(self, ledger: Ledger) -> None:
         """Processes that the engine ended are no ends of the program's: their status is the engine's, too."""
         messages = self.messages
@@ -361,6 +380,11 @@ class Spool:
             (self._bundle.trace / ENGINE_LOG).write_text(messages)
         ledger.add("engine", "processes", stored=max(0, len(self._order) - failures), lost={
             f"ended by a failure of the engine's own, see trace/{ENGINE_LOG}": failures})
+
+
+def _unknown(pid: int) -> int:
+    del pid
+    return 0
 
 
 def _tsc(row: dict[str, object]) -> int:

@@ -35,6 +35,7 @@ class Ended(IntEnum):
     RUNNING = 0
     EXECING = 1
     FINISHED = 2
+    UNRECORDED = 3  # EXECING, and what was executed has no file, or may have none
 
 
 class Hold(IntEnum):

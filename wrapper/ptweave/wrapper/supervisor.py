@@ -276,6 +276,8 @@ class _Session:
         self.bundle.manifest.events = means.value
         if isinstance(recorder, PerfStream):
             self.lack(recorder.lacks)
+        elif self.spool is not None:
+            self.spool.ended_by = recorder.killed
         self.recorder = recorder
         self.parts.append(Part("system calls", recorder.service, recorder.finish, recorder.fds))
 

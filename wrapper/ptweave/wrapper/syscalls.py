@@ -113,6 +113,10 @@ class SyscallRecorder:
         assert self._events is not None
         self._events.follow(pid)
 
+    def killed(self, pid: int) -> int:
+        """The signal that ended the last process of this number; 0: none did, or it is not known."""
+        return self._events.killed(pid) if self._events is not None and self._events.active else 0
+
     def fds(self) -> list[int]:
         """Descriptors to poll for reading: then `service` has something to do."""
         return [self._events.fd()] if self._events is not None else []
