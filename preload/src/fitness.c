@@ -34,6 +34,10 @@ static const struct {
 	{"/libitm.so", "GCC's transactions wait for threads by system calls of their own: threads stay threads"},
 };
 
+/* Functions that the C library does in threads of its own, which it makes unseen and with all signals blocked: a page that
+ * is closed to them is EFAULT, or the program's end. */
+static const char *const helped[] = {"aio_read", "aio_write", "aio_fsync", "lio_listio", "getaddrinfo_a"};
+
 enum verdict { UNKNOWN = 0, FIT, ALONE, UNFIT };
 
 struct view {
@@ -48,6 +52,7 @@ struct imports {
 	const char *strings;
 	const ElfW(Rela) *table[2];
 	uint64_t size[2], relative;
+	const uint32_t *hash; /* DT_GNU_HASH: of what it exports */
 };
 
 static bool starts(const char *text, const char *with) { return strncmp(text, with, strlen(with)) == 0; }
@@ -78,6 +83,9 @@ static struct imports imports_of(const struct dl_phdr_info *info)
 		case DT_RELACOUNT:
 			found.relative = value;
 			break;
+		case DT_GNU_HASH:
+			found.hash = (const uint32_t *)address;
+			break;
 		case DT_JMPREL:
 			found.table[1] = (const ElfW(Rela) *)address;
 			break;
@@ -91,10 +99,50 @@ static struct imports imports_of(const struct dl_phdr_info *info)
 	return found;
 }
 
+static uint32_t hash_of(const char *name)
+{
+	uint32_t hash = 5381;
+	for (; *name; name++)
+		hash = hash * 33 + (unsigned char)*name;
+	return hash;
+}
+
+/* Whether an object has a function that others may call. */
+static bool exports(const struct imports *object, const char *name)
+{
+	const uint32_t *table = object->hash, hash = hash_of(name);
+	if (!table || !object->symbols || !object->strings || !table[0])
+		return false;
+	/* buckets, first symbol, words of the filter, its shift; the filter (8 bytes each); buckets; a chain for each */
+	const uint32_t *buckets = table + 4 + 2 * (uint64_t)table[2], *chains = buckets + table[0];
+	uint32_t index = buckets[hash % table[0]];
+	for (; index >= table[1]; index++) {
+		uint32_t found = chains[index - table[1]];
+		if ((found | 1) == (hash | 1) && strcmp(object->strings + object->symbols[index].st_name, name) == 0)
+			return true;
+		if (found & 1)
+			break;
+	}
+	return false;
+}
+
+/* With "64" behind it where files are large by definition. */
+static bool is_helped(const char *name)
+{
+	for (unsigned i = 0; i < sizeof helped / sizeof *helped; i++) {
+		const char *rest = name + strlen(helped[i]);
+		if (starts(name, helped[i]) && (!*rest || strcmp(rest, "64") == 0))
+			return true;
+	}
+	return false;
+}
+
 static void look_at(const char *name, struct view *view)
 {
 	for (unsigned i = 0; i < sizeof makers / sizeof *makers; i++)
 		view->makes_threads = view->makes_threads || starts(name, makers[i]);
+	if (is_helped(name))
+		view->why = "the C library works for it in threads of its own (aio, getaddrinfo_a): threads stay threads";
 	if (view->first && strcmp(name, "ptrace") == 0)
 		view->why = "it traces others (ptrace), which must be done by one thread: threads stay threads";
 }
@@ -104,6 +152,8 @@ static void look_at_imports(const struct dl_phdr_info *info, struct view *view)
 	struct imports imports = imports_of(info);
 	if (!imports.symbols || !imports.strings)
 		return;
+	if (exports(&imports, "mono_jit_init"))
+		view->why = "Mono must have memory below 2 GiB: threads stay threads";
 	for (unsigned which = 0; which < 2; which++) {
 		const ElfW(Rela) *table = imports.table[which];
 		uint64_t count = table ? imports.size[which] / sizeof *table : 0;

@@ -135,6 +135,61 @@ def test_a_library_of_a_kind_that_cannot_be_carried_is_known_by_its_name(tmp_pat
     assert count == 1 and [one.kind for one in told] == [NoticeKind.FALLBACK] and "io_uring" in told[0].text
 
 
+@pytest.mark.parametrize(("exported", "count", "kinds"), [
+    ("mono_jit_init", 1, [NoticeKind.FALLBACK]), ("mono_jit_other", 2, [])])
+def test_mono_is_known_by_what_it_exports_wherever_that_is(exported: str, count: int, kinds: list[NoticeKind],
+                                                           tmp_path: Path) -> None:
+    """Its code asks for memory below 2 GiB, and ends the program where it gets other memory."""
+    (tmp_path / "runtime.c").write_text("int before(void) { return 0; }\n" + "".join(
+        f"int {name}(void) {{ return 0; }}\n" for name in ("mono_jit", exported, "mono_jit_init_more")))
+    library = tmp_path / "libruntime.so"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, tmp_path / "runtime.c"], check=True)
+    made = program(tmp_path, "embedder", THREADS + f"int {exported}(void); int main(void) {{ return make() + "
+                   f"{exported}(); }}", str(library))
+    made_processes, told = processes(HELD, tmp_path, [made])
+    assert made_processes == count and [one.kind for one in told] == kinds
+
+
+ASYNCHRONOUS = '''
+#include <aio.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+static int work(void)
+{
+	struct aiocb *one = calloc(1, sizeof *one);
+	const struct aiocb *all[] = {one};
+	one->aio_fildes = open("/proc/self/exe", O_RDONLY);
+	one->aio_buf = malloc(1 << 20);
+	one->aio_nbytes = 10000;
+	if (aio_read(one))
+		return 1;
+	while (aio_error(one) == EINPROGRESS)
+		aio_suspend(all, 1, NULL);
+	return aio_return(one) != 10000;
+}
+'''
+
+LOOKED_UP = '''
+#include <netdb.h>
+static int work(void)
+{
+	struct gaicb one = {.ar_name = "127.0.0.1"}, *all[] = {&one};
+	return getaddrinfo_a(GAI_WAIT, all, 1, 0) || gai_error(&one);
+}
+'''
+
+
+@pytest.mark.parametrize("work", [ASYNCHRONOUS, LOOKED_UP], ids=["aio", "getaddrinfo_a"])
+def test_a_program_that_the_c_library_works_for_in_threads_of_its_own_keeps_its_threads(
+        work: str, tmp_path: Path) -> None:
+    """These threads have all signals blocked: a closed page was EFAULT to one, and the end to the other."""
+    made = program(tmp_path, "helped", f"{work}\n{THREADS}\nint main(void) {{ return make() + work(); }}",
+                   "-D_GNU_SOURCE")
+    count, told = processes(HELD, tmp_path, [made])
+    assert count == 1 and [one.kind for one in told] == [NoticeKind.FALLBACK] and "of its own" in told[0].text
+
+
 OPENMP = '''
 #include <stdio.h>
 int main(void)
