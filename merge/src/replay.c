@@ -134,7 +134,8 @@ static struct memo_entry *find_after(struct memo *memo, struct memo_entry *befor
 	return entry;
 }
 
-/* Paths from `entry` on, which is the first one's; without `seqs` each begins where the one before it ended. The stack of frames is left as it was. */
+/* Paths from `entry` on, which is the first one's; without `seqs` each begins where the one before it ended. The stack of
+ * frames is left as it was. */
 static int64_t repeat(struct ptm_walk *walk, struct memo_entry *entry, const int64_t *seqs, const int32_t *paths,
 		      size_t n, struct memo_entry **ret)
 {

@@ -189,8 +189,8 @@ static int more(void **pages, size_t *room, size_t size)
 	return 0;
 }
 
-/* Room for one node more, and a hash that is at most three quarters full. Who has more folded functions than were reckoned with
- * gets more pages. */
+/* Room for one node more, and a hash that is at most three quarters full. Who has more folded functions than were reckoned
+ * with gets more pages. */
 static int reserve(struct ptm_tree *tree)
 {
 	size_t touched_room = tree->room;

@@ -79,7 +79,8 @@ def _loading_merge(advance: Advance) -> Advance:
         advance(done, total)
         if not begun:
             begun = True
-            threading.Thread(target=_load_merge).start()
+            with contextlib.suppress(RuntimeError):  # no thread is to be had: it is loaded when it is needed
+                threading.Thread(target=_load_merge).start()
 
     return told
 
