@@ -8,6 +8,7 @@
 #define _GNU_SOURCE
 #include "fitness.h"
 
+#include "next.h"
 #include "notice.h"
 #include "options.h"
 
@@ -52,7 +53,7 @@ struct imports {
 	const char *strings;
 	const ElfW(Rela) *table[2];
 	uint64_t size[2], relative;
-	const uint32_t *hash; /* DT_GNU_HASH: of what it exports */
+	struct link_map object;
 };
 
 static bool starts(const char *text, const char *with) { return strncmp(text, with, strlen(with)) == 0; }
@@ -64,6 +65,7 @@ static struct imports imports_of(const struct dl_phdr_info *info)
 	for (unsigned i = 0; i < info->dlpi_phnum; i++)
 		if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
 			entry = (const ElfW(Dyn) *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+	found.object = (struct link_map){.l_addr = info->dlpi_addr, .l_ld = (ElfW(Dyn) *)entry};
 	for (; entry && entry->d_tag != DT_NULL; entry++) {
 		/* the loader has made addresses of most offsets */
 		uint64_t value = entry->d_un.d_val, address = value < info->dlpi_addr ? value + info->dlpi_addr : value;
@@ -83,9 +85,6 @@ static struct imports imports_of(const struct dl_phdr_info *info)
 		case DT_RELACOUNT:
 			found.relative = value;
 			break;
-		case DT_GNU_HASH:
-			found.hash = (const uint32_t *)address;
-			break;
 		case DT_JMPREL:
 			found.table[1] = (const ElfW(Rela) *)address;
 			break;
@@ -97,33 +96,6 @@ static struct imports imports_of(const struct dl_phdr_info *info)
 		}
 	}
 	return found;
-}
-
-static uint32_t hash_of(const char *name)
-{
-	uint32_t hash = 5381;
-	for (; *name; name++)
-		hash = hash * 33 + (unsigned char)*name;
-	return hash;
-}
-
-/* Whether an object has a function that others may call. */
-static bool exports(const struct imports *object, const char *name)
-{
-	const uint32_t *table = object->hash, hash = hash_of(name);
-	if (!table || !object->symbols || !object->strings || !table[0])
-		return false;
-	/* buckets, first symbol, words of the filter, its shift; the filter (8 bytes each); buckets; a chain for each */
-	const uint32_t *buckets = table + 4 + 2 * (uint64_t)table[2], *chains = buckets + table[0];
-	uint32_t index = buckets[hash % table[0]];
-	for (; index >= table[1]; index++) {
-		uint32_t found = chains[index - table[1]];
-		if ((found | 1) == (hash | 1) && strcmp(object->strings + object->symbols[index].st_name, name) == 0)
-			return true;
-		if (found & 1)
-			break;
-	}
-	return false;
 }
 
 /* With "64" behind it where files are large by definition. */
@@ -152,7 +124,7 @@ static void look_at_imports(const struct dl_phdr_info *info, struct view *view)
 	struct imports imports = imports_of(info);
 	if (!imports.symbols || !imports.strings)
 		return;
-	if (exports(&imports, "mono_jit_init"))
+	if (ptw_next_defines(&imports.object, "mono_jit_init", PTW_NEXT_HASH("mono_jit_init")))
 		view->why = "Mono must have memory below 2 GiB: threads stay threads";
 	for (unsigned which = 0; which < 2; which++) {
 		const ElfW(Rela) *table = imports.table[which];

@@ -122,3 +122,10 @@ void *ptw_next_find(const struct ptw_next *next, const char *name, uint32_t hash
 	place = symbol ? place_of(&next->libc, symbol) : NULL;
 	return place ? place : dlsym(RTLD_NEXT, name);
 }
+
+bool ptw_next_defines(const struct link_map *object, const char *name, uint32_t hash)
+{
+	struct ptw_next_table table;
+
+	return read_table(&table, object) && table.bucket_count && definition(&table, hash, name);
+}

@@ -62,4 +62,7 @@ struct ptw_next_name {
 /* `hash`: PTW_NEXT_HASH of the name. NULL: there is none. */
 PTW_HIDDEN void *ptw_next_find(const struct ptw_next *next, const char *name, uint32_t hash);
 
+/* Whether one object (its `l_addr` and `l_ld`) defines a name for others. `hash`: PTW_NEXT_HASH of the name. */
+PTW_HIDDEN bool ptw_next_defines(const struct link_map *object, const char *name, uint32_t hash);
+
 #endif
