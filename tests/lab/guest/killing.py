@@ -22,8 +22,8 @@ ADDR_NO_RANDOMIZE = 0x0040000
 PR_SET_CHILD_SUBREAPER = 36
 TIMES = 25
 SLOWER = 1.1
-WORDS = ("--aux-size=64K", "--",  # no trace is as long as that
-         "/in/bin/dense-static", "2000")
+WORDS = ("--aux-size=128K", "--",  # no trace is as long as that
+         "/in/bin/dense-static", "8000")
 
 
 @dataclass

@@ -8,7 +8,7 @@ from killing import Recorder, kill
 
 
 def wait(recorder: Recorder, took: float, size: int) -> None:
-    time.sleep(random.uniform(took / 4, took))
+    time.sleep(random.uniform(took / 3, took))
 
 
 kill(wait)

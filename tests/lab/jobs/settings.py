@@ -3,7 +3,7 @@
 
 from labtools import ORACLE, note, ptweave, record
 
-WORDS = ("--", "deterministic-static", "10000")
+WORDS = ("--", "deterministic-static", "5000")
 
 note("plain", record(*WORDS, name="plain"))
 ORACLE.write_text("0")

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* ptlab: also static. ROUNDS of indirect jumps. */
+/* ptlab: also static. ROUNDS of jumps. */
 #include "jumps.h"
 
 #include <stdio.h>
