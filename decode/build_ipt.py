@@ -11,7 +11,7 @@ SOURCES = ("assemble", "blocks", "cached", "cached_buffer", "cached_code", "cach
            "cached_segment", "cached_steps", "checksum", "columns", "config", "dwarf_form", "events", "expand",
            "flow", "flow_events", "flow_gaps", "flow_run", "flow_sync", "flow_tail", "flow_turns", "handover", "images",
            "joins", "line_header", "lines", "pace", "packet_counts", "paths", "psb", "rounds", "set", "spaces",
-           "stand_ins", "tables", "timer", "trail", "unit_dirs", "walker")
+           "spare", "stand_ins", "tables", "timer", "trail", "unit_dirs", "walker")
 REMEDY = "install gcc, python3-dev and libipt-dev (apt-get install gcc python3-dev libipt-dev)"
 
 

@@ -166,6 +166,9 @@ void ptd_images_destroy(struct ptd_images *images);
 int ptd_images_add(struct ptd_images *images, const char *path, int32_t image, uint64_t offset, uint64_t size,
                    uint64_t address);
 
+/* Images made of sections so far; a space that differs little from one that is gone takes over that one's. */
+uint64_t ptd_images_made(const struct ptd_images *images);
+
 /* What one address space looks like during one slice of a trace: some of the sections. */
 struct ptd_space;
 

@@ -38,6 +38,7 @@ struct ptd_images {
     size_t users; /* whoever made them, and their spaces */
     struct ptd_round *round;
     struct ptd_mapped mapped;
+    struct ptd_spare spare;
     struct ptd_steps *steps[CODES]; /* those asked for last first */
 };
 
@@ -145,6 +146,7 @@ static void destroy(struct ptd_images *images)
         ptd_steps_destroy(images->steps[i]);
     for (size_t i = 0; i < images->files.count; i++)
         free(((struct file *)ptd_set_at(&images->files, (int32_t)i))->path);
+    ptd_spare_deinit(&images->spare);
     ptd_round_destroy(images->round);
     ptd_set_deinit(&images->files);
     ptd_set_deinit(&images->stretches);
@@ -210,6 +212,16 @@ struct ptd_mapped *ptd_images_mapped(struct ptd_images *images)
     return &images->mapped;
 }
 
+uint64_t ptd_images_made(const struct ptd_images *images)
+{
+    return ptd_round_made(images->round);
+}
+
+struct ptd_spare *ptd_images_spare(struct ptd_images *images)
+{
+    return &images->spare;
+}
+
 bool ptd_images_is_current(const struct ptd_images *images, const struct ptd_round *round)
 {
     return images->round == round;
@@ -224,6 +236,7 @@ struct ptd_round *ptd_images_round(struct ptd_images *images, const int32_t *sec
     if (!next)
         return NULL;
     images->round = next;
+    ptd_spare_deinit(&images->spare);
     if (ptd_round_images(over))
         ptd_spaces_unmap_idle(&images->mapped); /* the last image destroys it */
     else

@@ -5,6 +5,7 @@
 
 #include "images.h"
 #include "rounds.h"
+#include "spare.h"
 
 /* A place in the list of spaces that are mapped; the list itself is one, too. */
 struct ptd_mapped {
@@ -18,6 +19,9 @@ struct ptd_round *ptd_images_round(struct ptd_images *images, const int32_t *sec
 bool ptd_images_is_current(const struct ptd_images *images, const struct ptd_round *round);
 
 struct ptd_mapped *ptd_images_mapped(struct ptd_images *images);
+
+/* What was mapped last of the spaces that are gone; of the current round. */
+struct ptd_spare *ptd_images_spare(struct ptd_images *images);
 
 /* Images stay for those who use them, whoever is destroyed first. */
 void ptd_images_keep(struct ptd_images *images);

@@ -20,6 +20,7 @@ struct ptd_round {
     size_t count, limit; /* sections, and how many there may be */
     size_t again;        /* sections that were in an earlier round, too */
     size_t made, parts;  /* images, and sections in them, in all */
+    uint64_t before;     /* images made in earlier rounds */
     size_t images;       /* that are left */
 };
 
@@ -39,6 +40,7 @@ struct ptd_round *ptd_round_create(const struct ptd_round *before)
         return NULL;
     round->number = before ? before->number + 1 : 1;
     round->limit = limit_after(before);
+    round->before = before ? ptd_round_made(before) : 0;
     round->cache = pt_iscache_alloc(NULL);
     if (!round->cache) {
         free(round);
@@ -56,6 +58,11 @@ void ptd_round_destroy(struct ptd_round *round)
     pt_iscache_free(round->cache);
     free(round->sections);
     free(round);
+}
+
+uint64_t ptd_round_made(const struct ptd_round *round)
+{
+    return round->before + round->made;
 }
 
 uint32_t ptd_round_number(const struct ptd_round *round)
@@ -122,9 +129,10 @@ static int isid_of(struct ptd_round *round, struct ptd_images *images, int32_t n
     return isid;
 }
 
-static int fill(struct ptd_round *round, struct ptd_images *images, const int32_t *sections, size_t count,
-                struct pt_image *image)
+int ptd_round_add(struct ptd_round *round, struct ptd_images *images, const int32_t *sections, size_t count,
+                  struct pt_image *image)
 {
+    round->parts += count;
     for (size_t i = 0; i < count; i++) {
         const struct ptd_section *section = ptd_images_section(images, sections[i]);
         int isid = section ? isid_of(round, images, sections[i]) : -pte_invalid;
@@ -142,14 +150,13 @@ int ptd_round_make(struct ptd_round *round, struct ptd_images *images, const int
     struct pt_image *image = pt_image_alloc(NULL);
     if (!image)
         return -pte_nomem;
-    int error = fill(round, images, sections, count, image);
+    int error = ptd_round_add(round, images, sections, count, image);
     if (error < 0) {
         pt_image_free(image);
         return error;
     }
     round->made++;
     round->images++;
-    round->parts += count;
     *ret = image;
     return 0;
 }

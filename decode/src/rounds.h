@@ -22,6 +22,9 @@ void ptd_round_destroy(struct ptd_round *round);
 
 uint32_t ptd_round_number(const struct ptd_round *round);
 
+/* Images that were made in it and in those before it. */
+uint64_t ptd_round_made(const struct ptd_round *round);
+
 /* Whether there is no room for an image of `count` sections of `images`; there always is for the first. */
 bool ptd_round_is_over(const struct ptd_round *round, const struct ptd_images *images, const int32_t *sections,
                        size_t count);
@@ -29,6 +32,11 @@ bool ptd_round_is_over(const struct ptd_round *round, const struct ptd_images *i
 /* Make an image. Returns 0 or libipt's error. */
 int ptd_round_make(struct ptd_round *round, struct ptd_images *images, const int32_t *sections, size_t count,
                    struct pt_image **ret);
+
+/* Add sections to an image of the round, in place of what lies there. Returns 0 or libipt's error; the image is good for
+ * nothing then. */
+int ptd_round_add(struct ptd_round *round, struct ptd_images *images, const int32_t *sections, size_t count,
+                  struct pt_image *image);
 
 /* Free an image of the round. */
 void ptd_round_drop(struct ptd_round *round, struct pt_image *image);

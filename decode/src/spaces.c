@@ -51,24 +51,42 @@ int ptd_space_create(struct ptd_images *images, const int *sections, size_t coun
 
 /* ---- mapping ---- */
 
+/* No image any more: it is the caller's. */
+static void part(struct ptd_space *space)
+{
+    space->mapped.before->next = space->mapped.next;
+    space->mapped.next->before = space->mapped.before;
+    space->round = NULL;
+    ptd_walker_destroy(space->walker);
+}
+
 static void unmap(struct ptd_space *space)
 {
     struct ptd_round *round = space->round;
     if (!round)
         return;
-    space->mapped.before->next = space->mapped.next;
-    space->mapped.next->before = space->mapped.before;
-    space->round = NULL;
-    ptd_walker_destroy(space->walker);
+    part(space);
     ptd_round_drop(round, space->image);
     if (!ptd_round_images(round) && !ptd_images_is_current(space->images, round))
         ptd_round_destroy(round);
+}
+
+/* Leave its image, if it has one, for the next space. */
+static void bequeath(struct ptd_space *space)
+{
+    struct ptd_round *round = space->round;
+    if (!round || !ptd_images_is_current(space->images, round))
+        return;
+    part(space);
+    ptd_spare_keep(ptd_images_spare(space->images), round, space->image, space->sections, space->section_count);
+    space->sections = NULL;
 }
 
 void ptd_space_destroy(struct ptd_space *space)
 {
     if (!space)
         return;
+    bequeath(space);
     unmap(space);
     ptd_images_release(space->images);
     free(space->sections);
@@ -91,7 +109,10 @@ static int map(struct ptd_space *space)
     struct ptd_round *round = ptd_images_round(space->images, space->sections, space->section_count);
     if (!round)
         return -ENOMEM;
-    int error = ptd_round_make(round, space->images, space->sections, space->section_count, &space->image);
+    space->image = ptd_spare_take(ptd_images_spare(space->images), space->images, space->sections,
+                                  space->section_count);
+    int error = space->image ? 0 : ptd_round_make(round, space->images, space->sections, space->section_count,
+                                                  &space->image);
     if (error < 0)
         return error == -pte_nomem ? -ENOMEM : -EIO;
     space->round = round;

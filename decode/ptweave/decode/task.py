@@ -327,6 +327,7 @@ class _Sections:
         self.code = code
         self.handle = own(lib.ptd_images_create(), lib.ptd_images_destroy)
         self._last: tuple[tuple[int, int] | None, Any, list[gaps.Lacking]] = (None, None, [])
+        self._known: dict[tuple[int, int, int, int], int | str] = {}
 
     def space(self, number: int | None, epoch: int) -> tuple[Any, list[gaps.Lacking]]:
         """The space of an epoch, and what is mapped in it but cannot be decoded."""
@@ -351,7 +352,15 @@ class _Sections:
         return self._last[1], self._last[2]
 
     def _section(self, mapping: Mapping) -> int | str:
-        """The section's number, or why there is no code to be had."""
+        """The section's number, or why there is no code to be had. Spaces that follow each other have most in common,
+        which may be thousands."""
+        key = (mapping.image.number, mapping.offset, mapping.start, mapping.end)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = self._added(mapping)
+        return known
+
+    def _added(self, mapping: Mapping) -> int | str:
         image, size = mapping.image, mapping.end - mapping.start
         if image.file is None or image.size is None or mapping.offset >= image.size:
             return "but its code is not in the bundle"
