@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -158,19 +158,22 @@ def test_work_given_to_a_pool_whose_process_was_killed_is_the_same_error(run: Bu
             time.sleep(0.002)
 
 
-def test_interrupted_all_processes_end(run: Bundle, tmp_path: Path) -> None:
+@pytest.mark.parametrize("to", [os.killpg, os.kill], ids=["all", "the first"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_asked_to_end_by_a_signal_all_processes_end_and_one_line_says_so(
+        number: signal.Signals, to: Callable[[int, int], None], run: Bundle, tmp_path: Path) -> None:
     script = tmp_path / "main.py"
     script.write_text("import sys\nfrom ptweave.cli import main\nfrom ptweave.decode import flow, ranges\n"
                       "if __name__ == '__main__':\n"
                       "    flow.decode_flow.__kwdefaults__['size'] = 1000\n"
-                      f"    sys.exit(main(['decode', '-j', '2', {str(run.path)!r}]))\n")
+                      f"    sys.exit(main(['decode', '-j', '2', {str(run.path)!r}], own_process=True))\n")
     child = subprocess.Popen([sys.executable, script], stderr=subprocess.PIPE, text=True, start_new_session=True,
                              env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
     wait_for_results(run, 3, child)
     workers = list(descendants(child.pid))
-    os.killpg(child.pid, signal.SIGINT)
+    to(child.pid, number)
     _, errors = child.communicate(timeout=60)
-    assert child.returncode == -signal.SIGINT
+    assert child.returncode == -number
     assert errors == "ptweave: stopped; what was finished is kept\n"
     assert gone(workers)
 

@@ -25,9 +25,13 @@ _decoding: Decoding | None = None
 
 
 def begin(path: Path, decoder: str, parent: int) -> None:
-    """Make ready to decode tasks of the bundle at `path`; this process ends with `parent`, and leaves Ctrl-C to it."""
+    """Make ready to decode tasks of the bundle at `path`; this process ends with `parent`, and leaves Ctrl-C and the
+    terminal's end to it. What ends it alone waited until here."""
     global _decoding
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:  # it died before it was asked to take us along
         os._exit(1)

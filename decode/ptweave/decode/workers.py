@@ -11,10 +11,12 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from multiprocessing import resource_tracker
 from pathlib import Path
 from types import TracebackType
 from typing import ParamSpec, Protocol
@@ -31,6 +33,9 @@ from ptweave.decode.task import Decoder, Decoding, Task
 from ptweave.decode.worker import begin, decode, release_memory, write
 
 P = ParamSpec("P")
+
+CLOSING_SECONDS = 10
+"""That processes which were killed are waited for; it takes milliseconds."""
 
 
 class Workers(Protocol):
@@ -91,6 +96,7 @@ class Pool:
         method = start_method()
         if method == "fork":
             pa.array(np.zeros(1), mask=np.zeros(1, np.bool_))  # loads numpy.ma, once for all of them
+        _start_tracker()
         self._executor = ProcessPoolExecutor(
             jobs, multiprocessing.get_context(method), begin, (bundle.path, decoder.value, os.getpid()))
 
@@ -132,7 +138,16 @@ class Pool:
             for process in multiprocessing.active_children():
                 if process.pid not in self._strangers:
                     process.kill()
-        self._executor.shutdown(wait=True, cancel_futures=True)
+            self._give_up()
+        else:
+            self._executor.shutdown(wait=True)
+
+    def _give_up(self) -> None:
+        """Take the executor down, and do not wait for ever: what ended the work may have been a signal's exception,
+        which comes anywhere, also between a lock's being taken and its being noted."""
+        closing = threading.Thread(target=self._executor.shutdown, kwargs={"cancel_futures": True}, daemon=True)
+        closing.start()
+        closing.join(CLOSING_SECONDS)
 
 
 def start_method() -> str:
@@ -140,10 +155,21 @@ def start_method() -> str:
     return "fork" if len(list(Path("/proc/self/task").iterdir())) == 1 else "spawn"
 
 
+def _start_tracker() -> None:
+    """Start the process that removes multiprocessing's semaphores should we die. It ends with us, not with the
+    terminal: of what asks us to end it ignores all but that."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+    try:
+        resource_tracker.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 @contextmanager
 def _interrupts_held() -> Iterator[None]:
-    """Ctrl-C waits. A process that is started meanwhile inherits that, and is not stopped before it ignores Ctrl-C."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    """What asks us to end waits. A process that is started meanwhile inherits that, and is not stopped before it has
+    said what it ignores."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP, signal.SIGTERM})
     try:
         yield
     finally:

@@ -11,7 +11,8 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from keyword import iskeyword
-from typing import Any
+from types import FrameType
+from typing import Any, NoReturn
 
 from ptweave.cli.scarce import KINDS, scarcity
 from ptweave.data.errors import Exit, PtweaveError
@@ -101,6 +102,28 @@ def explain(error: PtweaveError | OSError) -> str:
     return f"{error.filename}: {what}: {remedy}" if error.filename else f"{what}: {remedy}"
 
 
+class Stopped(KeyboardInterrupt):
+    """Somebody asks this process to end, as Ctrl-C does: by the signal `number`."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+def _stop(number: int, frame: FrameType | None) -> NoReturn:
+    del frame
+    raise Stopped(number)
+
+
+def _end_in_order() -> None:
+    """What asks this process to end is an exception, but where who started us wants it ignored: what was made for the
+    time being is removed, and processes of ours end first."""
+    handlers = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: _stop, signal.SIGHUP: _stop}
+    for number, handler in handlers.items():
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, handler)
+
+
 def main(argv: Sequence[str] | None = None, *, own_process: bool = False) -> int:
     """Run one command; returns its exit status (see `ptweave --help`). `own_process`: nothing but this command runs
     in the process, so what `wrap` and `record` do not need of root's privileges may be given up for good."""
@@ -114,18 +137,19 @@ def main(argv: Sequence[str] | None = None, *, own_process: bool = False) -> int
             return int(Exit.USAGE)
         args.command_words = theirs
     run: Callable[[argparse.Namespace], int] = args.handler
-    if own_process and signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if own_process:
+        _end_in_order()
     try:
         return run(args)
     except PtweaveError as error:
         say(error.line())
         return int(error.status)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stopped:
+        number = stopped.number if isinstance(stopped, Stopped) else signal.SIGINT
         say("stopped; what was finished is kept")
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        os.kill(os.getpid(), signal.SIGINT)
-        return 128 + signal.SIGINT
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+        return 128 + number
     except BrokenPipeError:
         # the reader has seen enough; nothing more may be written when the interpreter closes stdout
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
