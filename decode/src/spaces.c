@@ -71,12 +71,10 @@ static void unmap(struct ptd_space *space)
         ptd_round_destroy(round);
 }
 
-/* Leave its image, if it has one, for the next space. */
+/* Unmap it, and leave its image for the next space. */
 static void bequeath(struct ptd_space *space)
 {
     struct ptd_round *round = space->round;
-    if (!round || !ptd_images_is_current(space->images, round))
-        return;
     part(space);
     ptd_spare_keep(ptd_images_spare(space->images), round, space->image, space->sections, space->section_count);
     space->sections = NULL;
@@ -86,8 +84,10 @@ void ptd_space_destroy(struct ptd_space *space)
 {
     if (!space)
         return;
-    bequeath(space);
-    unmap(space);
+    if (space->round && ptd_images_is_current(space->images, space->round))
+        bequeath(space);
+    else
+        unmap(space);
     ptd_images_release(space->images);
     free(space->sections);
     free(space);

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -81,3 +82,18 @@ def test_one_that_is_killed_at_the_gate_has_that_as_its_status() -> None:
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     child.release(["/bin/true"], {"LONG": "x" * 100_000})
     assert ended(child.pid) == signal.SIGKILL
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_command_that_is_signalled_at_the_gate_ends_by_that_signal_whatever_we_do_at_it(
+        number: signal.Signals) -> None:
+    before = signal.signal(number, lambda *_: sys.exit("ours"))
+    try:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {number})
+        child = Spawn({number})
+        os.kill(child.pid, number)
+        child.release(["true"], dict(os.environ))
+        assert ended(child.pid) == number
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+        signal.signal(number, before)

@@ -327,7 +327,7 @@ class _Sections:
         self.code = code
         self.handle = own(lib.ptd_images_create(), lib.ptd_images_destroy)
         self._last: tuple[tuple[int, int] | None, Any, list[gaps.Lacking]] = (None, None, [])
-        self._known: dict[tuple[int, int, int, int], int | str] = {}
+        self._known: dict[tuple[int, int, int, int], int] = {}
 
     def space(self, number: int | None, epoch: int) -> tuple[Any, list[gaps.Lacking]]:
         """The space of an epoch, and what is mapped in it but cannot be decoded."""
@@ -355,10 +355,12 @@ class _Sections:
         """The section's number, or why there is no code to be had. Spaces that follow each other have most in common,
         which may be thousands."""
         key = (mapping.image.number, mapping.offset, mapping.start, mapping.end)
-        known = self._known.get(key)
-        if known is None:
-            known = self._known[key] = self._added(mapping)
-        return known
+        found: int | str | None = self._known.get(key)
+        if found is None:
+            found = self._added(mapping)
+            if isinstance(found, int):
+                self._known[key] = found
+        return found
 
     def _added(self, mapping: Mapping) -> int | str:
         image, size = mapping.image, mapping.end - mapping.start

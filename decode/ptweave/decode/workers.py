@@ -110,7 +110,7 @@ class Pool:
 
     def _submit(self, work: Callable[P, None], *arguments: P.args, **options: P.kwargs) -> Future[None]:
         """Hand over work; a process may have been killed since the last wait, and then there is nobody to take it."""
-        with self._killed_told(), _interrupts_held():
+        with self._killed_told(), _held(signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
             return self._executor.submit(work, *arguments, **options)
 
     def wait(self, futures: set[Future[None]]) -> set[Future[None]]:
@@ -158,18 +158,15 @@ def start_method() -> str:
 def _start_tracker() -> None:
     """Start the process that removes multiprocessing's semaphores should we die. It ends with us, not with the
     terminal: of what asks us to end it ignores all but that."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
-    try:
+    with _held(signal.SIGHUP):
         resource_tracker.ensure_running()
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager
-def _interrupts_held() -> Iterator[None]:
-    """What asks us to end waits. A process that is started meanwhile inherits that, and is not stopped before it has
-    said what it ignores."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP, signal.SIGTERM})
+def _held(*numbers: signal.Signals) -> Iterator[None]:
+    """These signals wait. A process that is started meanwhile inherits that, and is not stopped before it has said what
+    it ignores."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
     try:
         yield
     finally:

@@ -195,7 +195,8 @@ class Spawn:
             if command is None:
                 os._exit(0)
             argv, environment = command
-            for sig in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these two
+            ours = {sig for sig in blocked if callable(signal.getsignal(sig))}  # what came at the gate is the command's
+            for sig in ours | {signal.SIGPIPE, signal.SIGXFSZ}:  # Python ignores these two
                 signal.signal(sig, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, blocked)
             os.execvpe(argv[0], argv, environment)
