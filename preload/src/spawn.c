@@ -12,6 +12,9 @@
  *  - The kernel forgets the list of robust mutexes at a clone: it is registered again.
  *  - start_thread reads the locale with all signals blocked; a page that is closed then would kill. So that is done
  *    once before, by the creator.
+ *  - glibc calls the program's allocator for what the thread needs, which changes memory of the program's: that is
+ *    committed before the process begins, or it would be given the same memory again. Nothing else is done meanwhile
+ *    to the creator's copies: the helper waits for it.
  */
 #define _GNU_SOURCE
 #include "spawn.h"
@@ -19,6 +22,7 @@
 #include "direct.h"
 #include "pages.h"
 #include "real.h"
+#include "view.h"
 
 #include <alloca.h>
 #include <dlfcn.h>
@@ -27,6 +31,9 @@
 #include <stdbool.h>
 
 enum { TCB_SCAN = 1024 };
+
+/* slot->helper, before it is the helper's tid. */
+enum { HELPER_WAITS = 1, HELPER_GOES = 2 };
 
 struct node {
 	struct node *next, *prev;
@@ -95,12 +102,19 @@ static long clone_and_leave(struct ptw_slot *slot, uint64_t flags)
 	return result;
 }
 
+static void wait_for_creator(struct ptw_slot *slot)
+{
+	while (__atomic_load_n(&slot->helper, __ATOMIC_ACQUIRE) == HELPER_WAITS)
+		ptw_shared_wait(&slot->helper, HELPER_WAITS, NULL);
+}
+
 /* On frames below thread-local storage's last page. */
 static __attribute__((noinline)) void *proceed(struct ptw_slot *slot)
 {
 	uint64_t flags = CLONE_FILES | CLONE_FS | CLONE_IO | CLONE_SYSVSEM | CLONE_CHILD_SETTID | CLONE_PARENT_SETTID;
 	if (slot->creator != ptw_shared->main_slot)
 		flags |= CLONE_PARENT; /* all are children of the main process */
+	wait_for_creator(slot);
 	uint32_t tid = (uint32_t)PTW_SYS(SYS_set_tid_address, &slot->helper, 0, 0, 0, 0, 0);
 	slot->helper_tid = tid;
 	PTW_SYS(SYS_get_robust_list, 0, &slot->robust, &slot->robust_size, 0, 0, 0);
@@ -148,8 +162,14 @@ static int create(pthread_t *ret, const pthread_attr_t *attributes, struct ptw_s
 	int error = slot->scheduled ? ENOSYS : ptw_direct_create(ret, attributes, process, slot);
 	if (error != ENOSYS)
 		return error;
-	__atomic_store_n(&slot->helper, 1, __ATOMIC_RELEASE);
-	return GLIBC(pthread_create)(ret, attributes, helper, slot);
+	__atomic_store_n(&slot->helper, HELPER_WAITS, __ATOMIC_RELEASE);
+	error = GLIBC(pthread_create)(ret, attributes, helper, slot);
+	if (error)
+		return error;
+	ptw_view_exchange();
+	__atomic_store_n(&slot->helper, HELPER_GOES, __ATOMIC_RELEASE);
+	ptw_shared_wake(&slot->helper, 1);
+	return 0;
 }
 
 int ptw_spawn(struct ptw_slot *slot)

@@ -51,9 +51,10 @@ def test_threads_share_what_an_allocator_of_the_program_s_own_had_before_main(tm
     assert json.loads((tmp_path / "run.ptw/run.json").read_text()).get("notices", []) == []
 
 
+@pytest.mark.parametrize("view", ["shared", "private"])
 @pytest.mark.parametrize("kind", [ALIGNED, BREAK, MANY], ids=["aligned", "break", "many"])
-def test_they_share_it_where_no_engine_simulates_the_program(tmp_path: Path, kind: int) -> None:
-    ran = run_natively(process_mode("held", "shared"), tmp_path, [program(tmp_path, kind)])
+def test_they_share_it_where_no_engine_simulates_the_program(tmp_path: Path, kind: int, view: str) -> None:
+    ran = run_natively(process_mode("held", view), tmp_path, [program(tmp_path, kind)])
     assert (ran.status, ran.out, ran.err) == (0, b"42\n", "")
 
 
