@@ -63,7 +63,7 @@ static inline void frames_spend(struct frames *frames, struct ptm_node *node, in
 	if (x <= frames->mark)
 		return;
 	if (node)
-		node->spent += (double)(x - frames->mark) * frames->line->rate;
+		tree_spend(node, frames->line->rate * (uint64_t)(x - frames->mark));
 	frames->mark = x;
 }
 

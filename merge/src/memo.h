@@ -38,7 +38,7 @@ struct memo_entry {
 	uint32_t following[MEMO_FOLLOWING]; /* the same, of those that came next */
 	uint16_t after[MEMO_FOLLOWING]; /* a part of the path of each of these */
 	uint32_t total;         /* so often this thread did it since its steps were counted last (replay_settle) */
-	double time;            /* ns a block, summed over the times that lay between two known moments */
+	uint64_t time;          /* a block's (timeline.h), summed over the times that lay between two known moments */
 };
 
 _Static_assert(sizeof(struct memo_entry) == 64, "a line");

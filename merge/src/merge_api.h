@@ -82,7 +82,7 @@ struct ptm_event {
 };
 
 /* A call stack: `parent`'s frames and one of `function`, called by `block`; UINT32_MAX is none. The counters are those of
- * the walk numbered `thread`; `spent` is in ns. */
+ * the walk numbered `thread`; `spent` is in parts of a nanosecond (1 << 32 of them), the low word first. */
 struct ptm_node {
 	uint32_t parent;
 	uint32_t function;
@@ -93,8 +93,7 @@ struct ptm_node {
 	int64_t calls;
 	int64_t instructions;
 	int64_t blocks;
-	double spent;
-	uint64_t zero2; /* a node is a line of the processor's cache */
+	uint64_t spent[2]; /* a node is a line of the processor's cache */
 };
 
 /* A finished call; rows come in the order of their ends. */
@@ -173,11 +172,8 @@ const uint32_t *ptm_tree_touched(const struct ptm_tree *tree, size_t *ret);
 /* What was counted for nodes of the current thread, as columns of `n`. */
 void ptm_tree_counters(const struct ptm_tree *tree, const uint32_t *numbers, size_t n, int64_t *calls,
 		       int64_t *instructions, int64_t *blocks);
-/*
- * Their times as whole nanoseconds, each at most one away from its time, whose sums from the first on are the rounded
- * sums. The last bits of times depend on the order in which they were added up, and sums that end in a half are
- * frequent: what is a half but for these bits is one.
- */
+/* Their times as whole nanoseconds, each at most one away from its time, whose sums from the first on are the rounded
+ * sums. */
 void ptm_tree_times(const struct ptm_tree *tree, const uint32_t *numbers, size_t n, int64_t *times);
 
 int ptm_walk_create(const struct ptm_program *program, struct ptm_tree *tree, int want_calls,

@@ -10,6 +10,8 @@
 #include <errno.h>
 #include <string.h>
 
+#define MOST_TIME (UINT64_C(1) << 62) /* of a block that an entry sums, and of a sum that is added to */
+
 /* True when the top frame's node and the block before say all that a walk of a path depends on. */
 static bool knows_stack(const struct ptm_walk *walk)
 {
@@ -64,11 +66,14 @@ static void spend_steps(struct ptm_walk *walk, const struct memo_entry *entry)
 	}
 }
 
-/* The last ordinal up to which a path may go that begins and ends in this stretch of time. */
+/* The last ordinal up to which a path may go that begins and ends in this stretch of time, and whose blocks do not take so
+ * long that no sum of them would fit. */
 static int64_t stretch_end(const struct ptm_walk *walk)
 {
 	const struct timeline *line = &walk->timeline;
 
+	if (line->rate > MOST_TIME)
+		return -1;
 	return line->next < line->n ? line->seqs[line->next] - 1 : INT64_MAX;
 }
 
@@ -90,7 +95,7 @@ static void settle(struct ptm_walk *walk, struct memo_entry *entry)
 
 		node->instructions += total * step->instructions;
 		node->blocks += total * blocks;
-		node->spent += entry->time * blocks;
+		tree_spend(node, (timeline_ns)entry->time * blocks);
 		if (step->node & TAPE_CALLED)
 			node->calls += total;
 		offset = step->offset;
@@ -106,7 +111,7 @@ static void count(struct ptm_walk *walk, struct memo_entry *entry)
 
 	if (!entry->total)
 		memo->used[memo->n_used++] = (uint32_t)(entry - memo->entries);
-	else if (entry->total == MEMO_COUNTED)
+	else if (entry->total == MEMO_COUNTED || entry->time > MOST_TIME)
 		settle(walk, entry); /* and is still in `used` */
 	entry->total++;
 }
@@ -157,7 +162,7 @@ static int64_t repeat(struct ptm_walk *walk, struct memo_entry *entry, const int
 			spend_steps(walk, entry);
 			stretch = stretch_end(walk);
 		} else {
-			entry->time += walk->timeline.rate;
+			entry->time += (uint64_t)walk->timeline.rate;
 			frames->mark = end;
 		}
 		frames->credit += entry->credit;

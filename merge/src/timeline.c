@@ -20,17 +20,25 @@ static void prepare_division(struct timeline *line)
 	line->second_shift = bits > 0 ? bits - 1 : 0;
 }
 
+static void prepare_rate(struct timeline *line)
+{
+	const timeline_ns time = (timeline_ns)line->time * TIMELINE_NS;
+
+	line->rate = time / line->span;
+	line->rest = time % line->span;
+}
+
 /* What interpolation needs, once for all blocks between two moments. */
 static void prepare(struct timeline *line)
 {
 	line->span = line->time = 0;
-	line->rate = 0;
+	line->rate = line->rest = 0;
 	if (line->next == line->n || !line->begun)
 		return;
 	if (line->seqs[line->next] > line->seq0 && line->times[line->next] > line->t0) {
 		line->span = (uint64_t)line->seqs[line->next] - (uint64_t)line->seq0;
 		line->time = (uint64_t)line->times[line->next] - (uint64_t)line->t0;
-		line->rate = (double)line->time / (double)line->span;
+		prepare_rate(line);
 		prepare_division(line);
 	}
 }

@@ -12,6 +12,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Sums of times, in parts of a nanosecond. */
+typedef unsigned __int128 timeline_ns;
+
+#define TIMELINE_NS (UINT64_C(1) << 32) /* of them in a nanosecond: what rounding moves is less than one of 10^9 blocks */
+
 struct timeline {
 	bool begun;         /* a moment has been passed: (seq0, t0) */
 	int64_t seq0;
@@ -24,7 +29,8 @@ struct timeline {
 	uint64_t time;
 	uint64_t inverse;   /* of span, for dividing by it (see prepare) */
 	unsigned first_shift, second_shift;
-	double rate;        /* ns a block from the moment passed to the next one; 0: unknown */
+	timeline_ns rate;   /* a block, from the moment passed to the next one, rounded down; 0: unknown */
+	timeline_ns rest;   /* what that leaves of the whole stretch */
 };
 
 void timeline_init(struct timeline *line);

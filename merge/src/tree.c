@@ -10,14 +10,12 @@
 #include "pages.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
 	FIRST_SLOTS = 2048,
-	FINE = 4096,         /* parts of a nanosecond */
 	MORE_NODES = 1024,   /* than `max_nodes`: folded ones */
 };
 
@@ -97,12 +95,15 @@ void ptm_tree_counters(const struct ptm_tree *tree, const uint32_t *numbers, siz
 
 void ptm_tree_times(const struct ptm_tree *tree, const uint32_t *numbers, size_t n, int64_t *times)
 {
-	long double sum = 0;
+	timeline_ns sum = TIMELINE_NS / 2; /* halves are rounded up */
 	int64_t before = 0;
 
 	for (size_t i = 0; i < n; i++) {
-		sum += tree->nodes[numbers[i]].spent;
-		const int64_t now = (int64_t)rintl(rintl(sum * FINE) / FINE);
+		timeline_ns spent;
+
+		memcpy(&spent, tree->nodes[numbers[i]].spent, sizeof(spent));
+		sum += spent;
+		const int64_t now = (int64_t)(sum / TIMELINE_NS);
 
 		times[i] = now - before;
 		before = now;
@@ -303,5 +304,5 @@ void tree_open(struct ptm_tree *tree, uint32_t number)
 	tree->touched[tree->n_touched++] = number;
 	node->thread = tree->thread;
 	node->calls = node->instructions = node->blocks = 0;
-	node->spent = 0;
+	node->spent[0] = node->spent[1] = 0;
 }

@@ -2,9 +2,9 @@
 /*
  * The tree of call stacks of a run, shared by all its threads; counters are those of one thread at a time.
  *
- * A node's time is a sum of what its blocks took in every stretch between two known moments: a stretch's rate (ns a
- * block) times the blocks of it that ran with the node's stack. Sums are of doubles, whose rounding stays below a
- * nanosecond for any run that fits a disk; whoever shows them makes whole nanoseconds of them.
+ * A node's time is a sum of what its blocks took in every stretch between two known moments: a stretch's rate (time a
+ * block) times the blocks of it that ran with the node's stack. Sums are of integers: they are the same in whatever order
+ * they are added up. Whoever shows them makes whole nanoseconds of them.
  *
  * Bounded. A stack deeper than `max_depth` keeps its outermost max_depth - 1 frames and its innermost one. When
  * there are `max_nodes` nodes, new stacks fold into [folded] -> function. So what ran in a function is always
@@ -13,7 +13,10 @@
 #ifndef PTWEAVE_MERGE_TREE_H
 #define PTWEAVE_MERGE_TREE_H
 
+#include <string.h>
+
 #include "merge_api.h"
+#include "timeline.h"
 
 enum tree_fold {
 	TREE_WHOLE,
@@ -53,6 +56,16 @@ int tree_child(struct ptm_tree *tree, uint32_t parent, uint32_t function, uint32
 	       uint32_t *ret);
 /* The same as tree_touch, of a node that this thread has not met. */
 void tree_open(struct ptm_tree *tree, uint32_t number);
+
+/* `time` (timeline.h) is a node's. */
+static inline void tree_spend(struct ptm_node *node, timeline_ns time)
+{
+	timeline_ns spent;
+
+	memcpy(&spent, node->spent, sizeof(spent));
+	spent += time;
+	memcpy(node->spent, &spent, sizeof(spent));
+}
 
 /* A node with its counters ready for the current thread. */
 static inline struct ptm_node *tree_touch(struct ptm_tree *tree, uint32_t number)

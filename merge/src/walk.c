@@ -96,7 +96,9 @@ void walk_pass(struct ptm_walk *walk, struct ptm_node *node)
 
 	frames_spend(&walk->frames, node, x);
 	if (node && line->begun && line->seq0 == x && passed > 0)
-		node->spent += (double)passed;
+		tree_spend(node, (timeline_ns)TIMELINE_NS * (uint64_t)passed);
+	else if (node)
+		tree_spend(node, line->rest);
 	timeline_pass(line);
 }
 

@@ -161,7 +161,7 @@ static void walk_flow(const struct flow *flow, struct ptm_program *program)
 	struct ptm_callers *callers;
 	size_t anchors = 0, events = 0, row = 0, used_anchors, used_events, n;
 	int64_t n_calls = 0, blocks = 0, instructions = 0, whole, deep, many, called = 0;
-	double time;
+	timeline_ns time, spent;
 
 	assert(ptm_tree_create(2 + below(60), 2 + below(8), &tree) == 0);
 	assert(ptm_walk_create(program, tree, (int)below(2), &walk) == 0);
@@ -198,16 +198,16 @@ static void walk_flow(const struct flow *flow, struct ptm_program *program)
 		for (size_t i = 0; i < n; i++) {
 			const struct ptm_node *node = &ptm_tree_nodes(tree)[touched[i]];
 
-			assert(node->spent >= 0 && node->parent + 1 <= touched[i] + 1);
+			assert(node->parent + 1 <= touched[i] + 1);
+			memcpy(&spent, node->spent, sizeof(spent));
 			blocks += node->blocks;
 			instructions += node->instructions;
-			time += node->spent;
+			time += spent;
 			called += node->calls;
 		}
 		assert(blocks == flow->n_blocks);
 		assert(instructions == flow->n_instructions);
-		/* times of up to 2^61 ns are added here as doubles */
-		assert(time <= (double)(flow->anchor_times[ANCHORS - 1] - flow->anchor_times[0]) * (1 + 1e-12));
+		assert(time <= (timeline_ns)(flow->anchor_times[ANCHORS - 1] - flow->anchor_times[0]) * TIMELINE_NS);
 	}
 	ptm_walk_folds(walk, &whole, &deep, &many);
 	assert(whole + deep + many == called);

@@ -28,8 +28,8 @@ MAX_DEPTH = 512
 
 NODE_DTYPE = np.dtype([
     ("parent", "<u4"), ("function", "<u4"), ("block", "<u4"), ("depth", "<u4"), ("thread", "<u4"), ("zero", "<u4"),
-    ("calls", "<i8"), ("instructions", "<i8"), ("blocks", "<i8"), ("spent", "<f8"),
-    ("zero2", "<u8")])
+    ("calls", "<i8"), ("instructions", "<i8"), ("blocks", "<i8"),
+    ("spent", "<u8", (2,))])
 CALL_DTYPE = np.dtype([
     ("call", "<i8"), ("parent", "<i8"), ("seq", "<i8"), ("seq_end", "<i8"), ("t_enter", "<i8"), ("t_exit", "<i8"),
     ("node", "<u4"), ("depth", "<u4")])
