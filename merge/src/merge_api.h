@@ -3,7 +3,7 @@
  * What Python sees of the merge's C part: scanning a flow for system calls, and walking it with a shadow call
  * stack to fill the tree of call stacks.
  *
- * Not thread-safe: one walk at a time uses a tree. Nothing is freed behind the caller's back: whoever calls
+ * One walk at a time uses a tree; several walks, each with a tree of its own, may go over one program at a time. Nothing is freed behind the caller's back: whoever calls
  * *_create calls *_destroy, and the arrays given to ptm_program_create stay the caller's and must outlive the
  * program. Errors are negative errno values. Every index that comes from a table is checked before it is used.
  *
@@ -169,12 +169,18 @@ int ptm_tree_stacks(struct ptm_tree *tree, const uint32_t *functions, const uint
 		    size_t n, uint32_t *ret);
 /* Nodes with counters of the current thread, in the order they were met. */
 const uint32_t *ptm_tree_touched(const struct ptm_tree *tree, size_t *ret);
-/* What was counted for nodes of the current thread, as columns of `n`. */
+/* What was counted for nodes of the current thread, as columns of `n`; of `spent` two words each. */
 void ptm_tree_counters(const struct ptm_tree *tree, const uint32_t *numbers, size_t n, int64_t *calls,
-		       int64_t *instructions, int64_t *blocks);
-/* Their times as whole nanoseconds, each at most one away from its time, whose sums from the first on are the rounded
- * sums. */
-void ptm_tree_times(const struct ptm_tree *tree, const uint32_t *numbers, size_t n, int64_t *times);
+		       int64_t *instructions, int64_t *blocks, uint64_t *spent);
+/* Times (`spent` of ptm_tree_counters) as whole nanoseconds, each at most one away from its time, whose sums from the first
+ * on are the rounded sums. */
+void ptm_times(const uint64_t *spent, size_t n, int64_t *times);
+/* What nodes from `first` on to `n` are, 3 words each: parent, function, block. */
+void ptm_tree_keys(const struct ptm_tree *tree, size_t first, size_t n, uint32_t *keys);
+/* Put nodes of another tree, those from `first` on to `n` in their order there, into this one: `keys` are theirs, `numbers`
+ * has what the nodes before are here, and gets what these are. -ENOSPC when the tree would have to fold, or the other one did; -EINVAL for a
+ * parent that does not come before; -ENOMEM. */
+int ptm_tree_adopt(struct ptm_tree *tree, const uint32_t *keys, size_t first, size_t n, uint32_t *numbers);
 
 int ptm_walk_create(const struct ptm_program *program, struct ptm_tree *tree, int want_calls,
 		    struct ptm_walk **ret);

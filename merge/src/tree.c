@@ -17,6 +17,7 @@
 enum {
 	FIRST_SLOTS = 2048,
 	MORE_NODES = 1024,   /* than `max_nodes`: folded ones */
+	KEY_WORDS = 3,
 };
 
 _Static_assert(sizeof(struct ptm_node) == 64, "a line");
@@ -82,7 +83,7 @@ const uint32_t *ptm_tree_touched(const struct ptm_tree *tree, size_t *ret)
 }
 
 void ptm_tree_counters(const struct ptm_tree *tree, const uint32_t *numbers, size_t n, int64_t *calls,
-		       int64_t *instructions, int64_t *blocks)
+		       int64_t *instructions, int64_t *blocks, uint64_t *spent)
 {
 	for (size_t i = 0; i < n; i++) {
 		const struct ptm_node *node = &tree->nodes[numbers[i]];
@@ -90,19 +91,20 @@ void ptm_tree_counters(const struct ptm_tree *tree, const uint32_t *numbers, siz
 		calls[i] = node->calls;
 		instructions[i] = node->instructions;
 		blocks[i] = node->blocks;
+		memcpy(spent + 2 * i, node->spent, sizeof(node->spent));
 	}
 }
 
-void ptm_tree_times(const struct ptm_tree *tree, const uint32_t *numbers, size_t n, int64_t *times)
+void ptm_times(const uint64_t *spent, size_t n, int64_t *times)
 {
 	timeline_ns sum = TIMELINE_NS / 2; /* halves are rounded up */
 	int64_t before = 0;
 
 	for (size_t i = 0; i < n; i++) {
-		timeline_ns spent;
+		timeline_ns one;
 
-		memcpy(&spent, tree->nodes[numbers[i]].spent, sizeof(spent));
-		sum += spent;
+		memcpy(&one, spent + 2 * i, sizeof(one));
+		sum += one;
 		const int64_t now = (int64_t)(sum / TIMELINE_NS);
 
 		times[i] = now - before;
@@ -293,6 +295,39 @@ int ptm_tree_stacks(struct ptm_tree *tree, const uint32_t *functions, const uint
 			if (error)
 				return error;
 		}
+	}
+	return 0;
+}
+
+void ptm_tree_keys(const struct ptm_tree *tree, size_t first, size_t n, uint32_t *keys)
+{
+	for (size_t i = first; i < n; i++, keys += KEY_WORDS) {
+		const struct ptm_node *node = &tree->nodes[i];
+
+		keys[0] = node->parent;
+		keys[1] = node->function;
+		keys[2] = node->block;
+	}
+}
+
+int ptm_tree_adopt(struct ptm_tree *tree, const uint32_t *keys, size_t first, size_t n, uint32_t *numbers)
+{
+	for (size_t i = first; i < n; i++, keys += KEY_WORDS) {
+		const uint32_t parent = keys[0];
+		enum tree_fold fold;
+		int error;
+
+		if (parent != PTM_NONE && parent >= i)
+			return -EINVAL;
+		if (keys[1] == PTM_FOLDED)
+			return -ENOSPC;
+		error = tree_child(tree, parent == PTM_NONE ? PTM_NONE : numbers[parent], keys[1], keys[2], &fold,
+				   &numbers[i]);
+		if (error)
+			return error;
+		if (fold != TREE_WHOLE)
+			return -ENOSPC;
+		__builtin_prefetch(tree_line(tree, numbers[i])); /* its children come soon */
 	}
 	return 0;
 }

@@ -154,6 +154,42 @@ static size_t follow_each_other(const struct flow *flow, const struct ptm_progra
 	return count;
 }
 
+/* Another tree takes over what this one has, in parts, and knows some stacks before. */
+static void check_adopted(const struct ptm_tree *tree, int64_t many)
+{
+	const size_t n = ptm_tree_size(tree), first = below((uint32_t)n + 1);
+	uint32_t *keys = malloc((n + 1) * 3 * sizeof(*keys)), *numbers = malloc((n + 1) * sizeof(*numbers));
+	const uint32_t functions[] = { PTM_FIRST_FUNCTION, PTM_FIRST_FUNCTION + 1 }, blocks[] = { 0, PTM_NONE };
+	const int64_t offsets[] = { 0, 2 };
+	struct ptm_tree *other;
+	uint32_t known;
+	int error;
+
+	assert(keys && numbers);
+	ptm_tree_keys(tree, 0, n, keys);
+	assert(ptm_tree_create(2 * n + 3, 1000, &other) == 0);
+	assert(ptm_tree_stacks(other, functions, blocks, offsets, 1, &known) == 0);
+	error = ptm_tree_adopt(other, keys, 0, first, numbers);
+	if (!error)
+		error = ptm_tree_adopt(other, keys + 3 * first, first, n, numbers);
+	assert(error == (many ? -ENOSPC : 0));
+	for (size_t i = 0; !error && i < n; i++) {
+		const struct ptm_node *mine = &ptm_tree_nodes(tree)[i], *theirs = &ptm_tree_nodes(other)[numbers[i]];
+
+		assert(mine->function == theirs->function && mine->block == theirs->block && mine->depth == theirs->depth);
+		assert(mine->parent == PTM_NONE ? theirs->parent == PTM_NONE : theirs->parent == numbers[mine->parent]);
+	}
+	ptm_tree_destroy(other);
+	assert(ptm_tree_create(2, 1000, &other) == 0);
+	if (n > 2)
+		assert(ptm_tree_adopt(other, keys, 0, n, numbers) == -ENOSPC);
+	keys[0] = below(1000);
+	assert(ptm_tree_adopt(other, keys, 0, 1, numbers) == -EINVAL);
+	ptm_tree_destroy(other);
+	free(keys);
+	free(numbers);
+}
+
 static void walk_flow(const struct flow *flow, struct ptm_program *program)
 {
 	struct ptm_tree *tree;
@@ -211,6 +247,7 @@ static void walk_flow(const struct flow *flow, struct ptm_program *program)
 	}
 	ptm_walk_folds(walk, &whole, &deep, &many);
 	assert(whole + deep + many == called);
+	check_adopted(tree, many);
 	ptm_callers_destroy(callers);
 	ptm_walk_destroy(walk);
 	ptm_tree_destroy(tree);

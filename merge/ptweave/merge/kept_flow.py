@@ -46,11 +46,12 @@ class KeptFlow:
     def __init__(self, read: Callable[[], Iterator[Batch]], program: Program, limit: int = KEPT_BYTES) -> None:
         self._read = read
         self._program = program
-        self._room = limit
+        self._limit = self._room = limit
         self._kept: list[tuple[I64 | Following, npt.NDArray[np.uint16] | I32]] | None = []
 
     def first(self) -> Iterator[Batch]:
-        """All batches, to be gone over once, and to the end."""
+        """All batches, to be gone over to the end; where that was given up, once more from the start."""
+        self._room, self._kept = self._limit, []
         for seqs, paths in self._read():
             self._keep(seqs, paths)
             yield seqs, paths
@@ -62,6 +63,10 @@ class KeptFlow:
             return
         for seqs, kept in self._kept:
             yield seqs, kept.astype(np.int32, copy=False)
+
+    def drop(self) -> None:
+        """Keep nothing any more: who goes over it again reads it again."""
+        self._kept = None
 
     def _keep(self, seqs: I64, paths: I32) -> None:
         if self._kept is None:

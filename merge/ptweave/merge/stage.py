@@ -2,7 +2,8 @@
 """The merge: from decoded streams to answers, one thread after the other.
 
 For each thread its flow is gone over twice: once to find where its system calls are, so that their times become known
-moments, and once to walk it with a shadow call stack, which also finds the executed thunk markers.
+moments, and once to walk it with a shadow call stack, which also finds the executed thunk markers. Several threads are
+walked at a time.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass, field
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -65,39 +68,57 @@ from ptweave.merge.tasks import Tasks, load_tasks
 from ptweave.merge.threads import start_routines, thread_table
 from ptweave.merge.thunks import Thunks
 from ptweave.merge.transfers import Transfers
-from ptweave.merge.walk import Walker
+from ptweave.merge.walk import Folds, Marks, Walked, Walker
+from ptweave.merge.walks import Walk, Walks
 
 _MADE_HERE = (THREADS, PROCESSES, SYSCALLS, THUNKS, ACCESSES, ALLOCATIONS, TRANSFERS, EDGES, RACES, TAGS, PROBES,
               WATCHES, PROFILE, STACKS, CALL_STACKS, CALLS)
 _LACKS = "merge: "
 _CALLS_FILE = "calls.parquet"
+_FEW_ROWS = 1 << 17  # of flow
 _NONE: I64 = np.empty(0, np.int64)
 
 
-def merge_run(bundle: Bundle, *, calls: bool = False, progress: Callable[[int, int], None] | None = None) -> None:
+def merge_run(bundle: Bundle, *, calls: bool = False, progress: Callable[[int, int], None] | None = None,
+              jobs: int = 1) -> None:
     """Make the tables threads, processes, syscalls, thunks, accesses, allocations, transfers, edges, races, tags,
     probes, watches, profile, stacks, call_stacks, and calls when asked for.
 
     Reads `tables/` and `decoded/` as decoding left them; whatever is missing there leaves its tables out, and
     `manifest.lacks` says so. Running it again replaces what it made. `progress(done, total)` counts rows of flow,
-    twice. The ledger gets `placed/syscalls`, `placed/thunks`, `placed/accesses`,
-    `accesses/pages`, `edges/pages` and `profile`.
+    twice; it may be called by any thread, one at a time. The flows of up to `jobs` threads are walked at a time, of one
+    where `calls` are asked for; the tables are the same however many. The ledger gets `placed/syscalls`,
+    `placed/thunks`, `placed/accesses`, `accesses/pages`, `edges/pages` and `profile`.
     Raises BadInput for a table that is corrupt, MachineLacks when memory or disk run out.
     """
-    merge = _Merge(bundle, calls=calls, progress=progress)
+    merge = _Merge(bundle, calls=calls, progress=progress, jobs=jobs)
     try:
         merge.run()
     finally:
         merge.close()
 
 
+@dataclass
+class _Thread:
+    """A thread, and what is known of it when it is walked: its flow, the ordinal that ends at, its gaps, its system
+    calls."""
+
+    number: int
+    flow: KeptFlow
+    gaps: I64 = field(default_factory=lambda: _NONE)
+    end: int = 0
+    calls: ThreadCalls | None = None
+
+
 class _Merge:
     """One merge of one bundle."""
 
-    def __init__(self, bundle: Bundle, *, calls: bool, progress: Callable[[int, int], None] | None) -> None:
+    def __init__(self, bundle: Bundle, *, calls: bool, progress: Callable[[int, int], None] | None, jobs: int) -> None:
         self._bundle = bundle
         self._want_calls = calls
+        self._jobs = jobs
         self._progress = progress
+        self._reporting = Lock()
         self._done = 0
         self._total = 0
         self._open = ExitStack()
@@ -204,9 +225,10 @@ class _Merge:
             yield numbers(batch, "seq", -1), numbers(batch, "path", -1)  # type: ignore[misc]
 
     def _report(self, rows: int) -> None:
-        self._done += rows
-        if self._progress:
-            self._progress(self._done, self._total)
+        with self._reporting:
+            self._done += rows
+            if self._progress:
+                self._progress(min(self._done, self._total), self._total)  # some is walked again: see walks.py
 
     def _gaps(self, thread: int) -> I64:
         parts = [numbers(batch, "seq") for batch in self._gap_rows.batches(thread)]
@@ -215,23 +237,37 @@ class _Merge:
     def _walk_threads(self) -> None:
         threads = self._flow.threads()
         self._total = 2 * self._flow.rows
+        folds = Folds()
         with ExitStack() as files:
-            walker = files.enter_context(Walker(self._program, calls=self._want_calls,
-                                                where=str(self._bundle.tables / FLOW.name)))
+            walker = files.enter_context(self._walker())
+            walks = files.enter_context(Walks(walker, lambda: self._walker(helps=True), self._at_a_time(threads)))
             profile = files.enter_context(TableWriter(self._bundle.tables, PROFILE, pool=self._beside.pool))
             sink = None
             if self._want_calls:
                 sink = files.enter_context(pq.ParquetWriter(
                     str(self._bundle.decoded / _CALLS_FILE), CALLS.schema, compression="lz4"))
-            for thread in threads:
-                self._walk_thread(thread, walker, sink)
-                for rows in walker.profile(thread):
+            ready = [_Thread(thread, self._kept_flow(thread)) for thread in threads]
+            for one, walked in walks.of((one, self._walk(one, sink)) for one in ready):
+                self._place(one, walked.marks)
+                folds += walked.folds
+                for rows in walked.counted.profile(one.number):
                     profile.write(rows)
             profile.end()
             self._number_stacks(RecordedStacks(walker, self._addresses))
             with TableWriter(self._bundle.tables, STACKS, encoded=["function"], pool=self._beside.pool) as stacks:
                 walker.write_stacks(stacks)
-            self._folds = walker.folds
+            self._folds = folds
+
+    def _walker(self, *, helps: bool = False) -> Walker:
+        return Walker(self._program, calls=self._want_calls, where=str(self._bundle.tables / FLOW.name), helps=helps)
+
+    def _at_a_time(self, threads: list[int]) -> int:
+        """How many threads are walked at a time: one where calls are asked for, which are numbered as they are met, and
+        where the others together have so little that it takes longer to put the trees of stacks together."""
+        largest = self._flow.largest()
+        if self._want_calls or self._flow.rows - largest < max(_FEW_ROWS, largest // 4):
+            return 1
+        return min(self._jobs, len(threads))
 
     def _number_stacks(self, recorded: RecordedStacks) -> None:
         """Stacks that were logged, in the same table as the walked ones."""
@@ -242,46 +278,69 @@ class _Merge:
         with TableWriter(self._bundle.tables, CALL_STACKS, encoded=["functions"]) as writer:
             recorded.write(writer)
 
-    def _walk_thread(self, thread: int, walker: Walker, sink: Any) -> None:
-        gaps = self._gaps(thread)
-        flow = KeptFlow(lambda: self._beside.ahead(self._paths(thread)), self._program)
-        found = self._find_system_calls(thread, flow)
-        calls = ThreadCalls((np.empty(0, np.int64), np.empty(0, np.int64)), merge_events([]))
+    def _kept_flow(self, thread: int) -> KeptFlow:
+        return KeptFlow(lambda: self._beside.ahead(self._paths(thread)), self._program)
+
+    def _walk(self, one: _Thread, sink: Any) -> Walk:
+        """Goes over a thread's flow for the first and the second time. Several threads' may be gone over at a time: but
+        for what each reads of the tables, nothing that is changed is common to them."""
+
+        def walk(walker: Walker) -> Walked:
+            calls = one.calls or self._place_system_calls(one, walker)
+
+            def emit(rows: Any) -> None:
+                sink.write_table(walker.calls(one.number, rows))
+
+            walked = walker.thread(one.flow.again(), self._moments(one.number, calls, one.end),
+                                   self._events(one.number, one.gaps, calls), emit if sink else None, self._report,
+                                   expected=self._thunks.in_thread(one.number) if self._thunks else 0)
+            one.flow.drop()
+            return walked
+
+        return walk
+
+    def _place_system_calls(self, one: _Thread, walker: Walker) -> ThreadCalls:
+        """The first going over."""
+        one.gaps = self._gaps(one.number)
+        found, one.end = self._find_system_calls(one, walker)
+        one.calls = ThreadCalls((np.empty(0, np.int64), np.empty(0, np.int64)), merge_events([]))
         if self._syscalls:
-            calls = self._syscalls.place(thread, found, gaps, lambda: known_moments(self._clock, thread))
-        events = self._events(thread, gaps, calls)
-        end = self._end
+            one.calls = self._syscalls.place(one.number, found, one.gaps,
+                                             lambda: known_moments(self._clock, one.number))
+        return one.calls
 
-        def emit(rows: Any) -> None:
-            sink.write_table(walker.calls(thread, rows))
+    def _place(self, one: _Thread, marks: Marks) -> None:
+        """What was recorded of a thread, where it was executed."""
+        thread, gaps, end, calls = one.number, one.gaps, one.end, one.calls
+        assert calls is not None, "it was walked"
 
-        marks = walker.thread(flow.again(), self._moments(thread, calls, end), events,
-                              emit if sink else None, self._report,
-                              expected=self._thunks.in_thread(thread) if self._thunks else 0)
+        def moments() -> Iterator[Moments]:
+            return self._moments(thread, calls, end)
+
         if self._syscalls:
             self._syscalls.disown_work(thread, marks.visits)
         if self._thunks:
-            self._thunks.place(thread, marks.thunks, marks.callers, gaps, end,
-                               lambda: self._moments(thread, calls, end), self._program, self._addresses)
+            self._thunks.place(thread, marks.thunks, marks.callers, gaps, end, moments, self._program, self._addresses)
         if self._accesses:
-            self._accesses.place(thread, marks.visits, gaps, lambda: self._moments(thread, calls, end), self._program,
+            self._accesses.place(thread, marks.visits, gaps, moments, self._program,
                                  self._thunks.begins(thread) if self._thunks else (_NONE, _NONE))
         for some in self._tags:
-            some.place(thread, lambda: self._moments(thread, calls, end))
+            some.place(thread, moments)
 
-    def _find_system_calls(self, thread: int, flow: KeptFlow) -> tuple[I64, I32]:
-        """The first going over: where system calls were made, and where the flow ends (`self._end`)."""
-        wanted = self._syscalls is not None and self._syscalls.in_thread(thread) > 0
+    def _find_system_calls(self, one: _Thread, walker: Walker) -> tuple[tuple[I64, I32], int]:
+        """Where system calls were made, and where the flow ends."""
+        wanted = self._syscalls is not None and self._syscalls.in_thread(one.number) > 0
         found: list[tuple[I64, I32]] = []
-        self._end = 0
-        for seqs, paths in flow.first():
+        end = 0
+        for seqs, paths in one.flow.first():
+            walker.go_on()
             if wanted:
                 found.append(self._program.system_calls(seqs, paths))
             if len(seqs):
-                self._end = self._program.after(int(seqs[-1]), int(paths[-1]))
+                end = self._program.after(int(seqs[-1]), int(paths[-1]))
             self._report(len(seqs))
         return (np.concatenate([np.empty(0, np.int64), *(seqs for seqs, _ in found)]),
-                np.concatenate([np.empty(0, np.int32), *(blocks for _, blocks in found)]))
+                np.concatenate([np.empty(0, np.int32), *(blocks for _, blocks in found)])), end
 
     def _events(self, thread: int, gaps: I64, calls: ThreadCalls) -> Events:
         jumps = interruptions(self._pt_events, thread, self._clock, self._addresses, self._program)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from threading import Lock
 
 import numpy as np
 import numpy.typing as npt
@@ -122,6 +123,7 @@ class ThreadRows:
         self._files = [open_parquet(path, schema) for path in self._paths]
         self._groups = [group for number in range(len(self._files)) for group in self._index(number)]
         self._of_threads: dict[tuple[int, int], dict[int, tuple[int, int]]] = {}
+        self._lock = Lock()  # several threads may read, each its own rows
         self._cached: tuple[int, int] = (-1, -1)
         self._cache: pa.Table | None = None
 
@@ -146,6 +148,14 @@ class ThreadRows:
         for group in self._groups:
             found.update([group.first] if group.first == group.last else self._spans(group))
         return sorted(found)
+
+    def largest(self) -> int:
+        """About how many rows the thread with the most has: those of row groups that several share are left out."""
+        found: dict[int, int] = {}
+        for group in self._groups:
+            if group.first == group.last:
+                found[group.first] = found.get(group.first, 0) + group.rows
+        return max(found.values(), default=0)
 
     def _spans(self, group: _RowGroup) -> dict[int, tuple[int, int]]:
         """First row, and the one behind the last, of each thread in a row group; the group is read once for it.
@@ -186,6 +196,15 @@ class ThreadRows:
 
     def batches(self, thread: int) -> Iterator[pa.RecordBatch]:
         """The thread's rows (without the thread column). Raises BadInput for a file that is corrupt or unsorted."""
+        rows = self._rows_of(thread)
+        while True:
+            with self._lock:
+                batch = next(rows, None)
+            if batch is None:
+                return
+            yield batch
+
+    def _rows_of(self, thread: int) -> Iterator[pa.RecordBatch]:
         for group in self._groups:
             if not group.first <= thread <= group.last:
                 continue

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import Any
 
 import pyarrow as pa
@@ -51,6 +52,7 @@ class Tasks:
 
     threads: dict[int, Task] = field(default_factory=dict)
     processes: list[Process] = field(default_factory=list)
+    _lock: Lock = field(default_factory=Lock, repr=False, compare=False)
 
     def parent(self, thread: int) -> int | None:
         """Number of the thread that created a thread: the last one with that tid that began before it."""
@@ -72,7 +74,12 @@ class Tasks:
         return image.parent if image and image.began_by == "thread" and image.parent else task.pid
 
     def lived(self, thread: int, t: int) -> None:
-        """A thread did something then: one that was killed, and could not say when, was there still."""
+        """A thread did something then: one that was killed, and could not say when, was there still. Several threads of
+        ours may tell so at a time."""
+        with self._lock:
+            self._lived(thread, t)
+
+    def _lived(self, thread: int, t: int) -> None:
         task = self.threads.get(thread)
         if task is None or task.told_end or task.t_end is None or task.t_end >= t:
             return

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
@@ -44,6 +45,8 @@ assert ffi.sizeof("struct ptm_visit") == VISIT_DTYPE.itemsize
 
 NO_BLOCK = 0xFFFFFFFF
 
+_COUNTED = ("calls", "instructions", "blocks")
+
 _LISTED = 1 << 14  # stacks whose frames are listed at a time
 
 Flow = Iterator[tuple[I64 | Following, I32]]
@@ -64,9 +67,63 @@ class Marks:
 class Folds:
     """Calls counted under their whole stack, and those whose stack was too deep, or one too many."""
 
-    whole: int
-    deep: int
-    many: int
+    whole: int = 0
+    deep: int = 0
+    many: int = 0
+
+    def __add__(self, other: Folds) -> Folds:
+        return Folds(self.whole + other.whole, self.deep + other.deep, self.many + other.many)
+
+    def __sub__(self, other: Folds) -> Folds:
+        return Folds(self.whole - other.whole, self.deep - other.deep, self.many - other.many)
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What a thread did in the stacks it was in: their numbers, ascending, and for each of them calls, instructions and
+    blocks, and its time (`spent` of `struct ptm_node`)."""
+
+    stacks: npt.NDArray[np.uint32]
+    columns: tuple[I64, I64, I64]
+    spent: npt.NDArray[np.uint64]
+
+    def numbered(self, numbers: npt.NDArray[np.uint32]) -> Counted:
+        """The same with other numbers for stacks: those at the numbers they have."""
+        stacks = numbers[self.stacks]
+        order = np.argsort(stacks)
+        calls, instructions, blocks = (column[order] for column in self.columns)
+        return Counted(stacks[order], (calls, instructions, blocks), self.spent[order])
+
+    def profile(self, thread: int) -> Iterator[pa.Table]:
+        """Rows of the table `profile`, in batches."""
+        times = np.empty(len(self.stacks), np.int64)
+        lib.ptm_times(ffi.from_buffer("uint64_t[]", self.spent), len(times), ffi.from_buffer("int64_t[]", times))
+        for first in range(0, len(times), BATCH_ROWS):
+            part = slice(first, first + BATCH_ROWS)
+            yield pa.table({
+                "thread": np.full(len(times[part]), thread, np.int32), "stack": self.stacks[part].astype(np.int32),
+                **{name: column[part] for name, column in zip(_COUNTED, self.columns, strict=True)},
+                "time": times[part]}, schema=PROFILE.schema)
+
+
+@dataclass(frozen=True)
+class Walked:
+    """A thread's walk."""
+
+    marks: Marks
+    counted: Counted
+    folds: Folds
+
+    @property
+    def nbytes(self) -> int:
+        """The memory it takes."""
+        arrays = (self.marks.thunks, self.marks.callers, self.marks.visits, self.counted.stacks, *self.counted.columns,
+                  self.counted.spent)
+        return sum(array.nbytes for array in arrays)
+
+
+class Stopped(Exception):
+    """A walk was told to stop."""
 
 
 class _Rows:
@@ -100,12 +157,14 @@ class _Found:
 class Walker:
     """Walks one thread after the other. Owns the tree of call stacks; the program must outlive it."""
 
-    def __init__(self, program: Program, *, calls: bool, where: str = "flow") -> None:
+    def __init__(self, program: Program, *, calls: bool, where: str = "flow", helps: bool = False) -> None:
+        """One that `helps` another keeps half as many stacks."""
         self._program = program
         self._where = where
+        self._stopped = False
         self._tree, self._walk, self._callers = ffi.NULL, ffi.NULL, ffi.NULL
         tree, walk, callers = (ffi.new(f"struct ptm_{name} **") for name in ("tree", "walk", "callers"))
-        check(lib.ptm_tree_create(MAX_STACKS, MAX_DEPTH, tree), where)
+        check(lib.ptm_tree_create(MAX_STACKS // 2 if helps else MAX_STACKS, MAX_DEPTH, tree), where)
         self._tree = tree[0]
         try:
             check(lib.ptm_callers_create(callers), where)
@@ -131,15 +190,17 @@ class Walker:
 
     def thread(self, flow: Flow, moments: Iterator[Moments], events: Events,
                emit_calls: Callable[[npt.NDArray[np.void]], None] | None = None,
-               progress: Callable[[int], None] | None = None, *, expected: int = 0) -> Marks:
-        """Walk one thread; returns its executed markers, `expected` of thunks. `progress` is told rows done.
+               progress: Callable[[int], None] | None = None, *, expected: int = 0) -> Walked:
+        """Walk one thread, which executed `expected` markers of thunks. `progress` is told rows done.
 
-        Raises BadInput when the flow names paths that do not exist or goes back.
+        Raises BadInput when the flow names paths that do not exist or goes back, Stopped after `stop`.
         """
+        folds = self._folds()
         lib.ptm_walk_begin(self._walk)
         window = Window(moments)
         marks = _Found(_Rows(MARK_DTYPE, expected + 1), _Rows(VISIT_DTYPE, 1))
         for seqs, paths in flow:
+            self.go_on()
             self._feed(seqs, paths, window, events, marks, emit_calls)
             events = events[self._events_used:]
             if progress:
@@ -149,7 +210,36 @@ class Walker:
             self._walk, ffi.from_buffer("int64_t[]", window.seqs), ffi.from_buffer("int64_t[]", window.times),
             len(window.seqs)), self._where)
         self._fetch(marks, emit_calls)
-        return Marks(marks.thunks.all(), self._distinct_callers(), marks.visits.all())
+        return Walked(Marks(marks.thunks.all(), self._distinct_callers(), marks.visits.all()), self._counted(),
+                      self._folds() - folds)
+
+    def keys(self, first: int) -> npt.NDArray[np.uint32]:
+        """The stacks there are, from a number on: parent, function and block of each."""
+        size = int(lib.ptm_tree_size(self._tree))
+        found = np.empty((size - first, 3), np.uint32)
+        lib.ptm_tree_keys(self._tree, first, size, ffi.from_buffer("uint32_t[]", found))
+        return found
+
+    def stop(self) -> None:
+        """Have a walk that another thread has under way end soon."""
+        self._stopped = True
+
+    def go_on(self) -> None:
+        """Raises Stopped after `stop`."""
+        if self._stopped:
+            raise Stopped
+
+    def adopt(self, keys: npt.NDArray[np.uint32], numbers: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32] | None:
+        """Put another walker's stacks (`keys`, in its order; `numbers` are here what those before them are) into the
+        tree: the numbers of all of them here, or None when there would be too many."""
+        first, end = len(numbers), len(numbers) + len(keys)
+        numbers = np.concatenate([numbers, np.empty(len(keys), np.uint32)])
+        error = lib.ptm_tree_adopt(self._tree, ffi.from_buffer("uint32_t[]", keys), first, end,
+                                   ffi.from_buffer("uint32_t[]", numbers))
+        if error == -errno.ENOSPC:
+            return None
+        check(error, self._where)
+        return numbers
 
     def _feed(self, seqs: I64 | Following, paths: I32, window: Window, events: Events, marks: _Found,
               emit_calls: Callable[[npt.NDArray[np.void]], None] | None) -> None:
@@ -192,8 +282,18 @@ class Walker:
         found = lib.ptm_callers_items(self._callers, count)
         return _copy(found, count[0], RETURNS_DTYPE)
 
-    @property
-    def folds(self) -> Folds:
+    def _counted(self) -> Counted:
+        count = ffi.new("size_t *")
+        touched = lib.ptm_tree_touched(self._tree, count)
+        numbers = np.sort(_copy(touched, count[0], np.dtype("<u4"))) if count[0] else np.zeros(0, np.uint32)
+        calls, instructions, blocks = (np.empty(len(numbers), np.int64) for _ in range(3))
+        spent = np.empty((len(numbers), 2), np.uint64)
+        lib.ptm_tree_counters(self._tree, ffi.from_buffer("uint32_t[]", numbers), len(numbers),
+                              *(ffi.from_buffer("int64_t[]", column) for column in (calls, instructions, blocks)),
+                              ffi.from_buffer("uint64_t[]", spent))
+        return Counted(numbers, (calls, instructions, blocks), spent)
+
+    def _folds(self) -> Folds:
         counts = [ffi.new("int64_t *") for _ in range(3)]
         lib.ptm_walk_folds(self._walk, *counts)
         return Folds(*(int(count[0]) for count in counts))
@@ -238,24 +338,6 @@ class Walker:
                 "stack": part,
                 "functions": pa.ListArray.from_arrays(lists, self._program.encoded_names(nodes["function"][frames])),
                 "blocks": pa.ListArray.from_arrays(lists, _optional(nodes["block"][frames]))}))
-
-    def profile(self, thread: int) -> Iterator[pa.Table]:
-        """Rows of the table `profile` for the thread walked last, in batches."""
-        count = ffi.new("size_t *")
-        touched = lib.ptm_tree_touched(self._tree, count)
-        numbers = np.sort(_copy(touched, count[0], np.dtype("<u4"))) if count[0] else np.zeros(0, np.uint32)
-        times = np.empty(len(numbers), np.int64)
-        lib.ptm_tree_times(self._tree, ffi.from_buffer("uint32_t[]", numbers), len(numbers),
-                           ffi.from_buffer("int64_t[]", times))
-        for first in range(0, len(numbers), BATCH_ROWS):
-            part = numbers[first:first + BATCH_ROWS]
-            counted = [np.empty(len(part), np.int64) for _ in range(3)]
-            lib.ptm_tree_counters(self._tree, ffi.from_buffer("uint32_t[]", part), len(part),
-                                  *(ffi.from_buffer("int64_t[]", column) for column in counted))
-            yield pa.table({
-                "thread": np.full(len(part), thread, np.int32), "stack": part.astype(np.int32),
-                **dict(zip(("calls", "instructions", "blocks"), counted, strict=True)),
-                "time": times[first:first + BATCH_ROWS]}, schema=PROFILE.schema)
 
     def write_stacks(self, writer: TableWriter) -> None:
         """The table `stacks`, whose functions are encoded."""

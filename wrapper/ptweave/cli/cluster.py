@@ -113,7 +113,7 @@ def _step(bundle: Bundle, job: Job) -> Outcome:
     if job.step == "decode":
         decode(bundle, job.options, debug_files(job.options))
     else:
-        merge(bundle, calls=job.options.calls, quiet=True)
+        merge(bundle, calls=job.options.calls, quiet=True, jobs=1)
     return Outcome(job.url, tuple(losses(bundle)), status=Exit.INCOMPLETE if incomplete(bundle) else Exit.DONE)
 
 

@@ -7,7 +7,7 @@ import argparse
 from pathlib import Path
 
 from ptweave.cli.cluster import add_cluster, one_folder, only_one, run_on_cluster
-from ptweave.cli.options import add_debug, add_decoding, add_quiet, add_runs, add_verbose, debug_files
+from ptweave.cli.options import add_debug, add_decoding, add_jobs, add_quiet, add_runs, add_verbose, debug_files
 from ptweave.data import Exit
 
 SUMMARY = "decode a recorded run into tables"
@@ -24,6 +24,7 @@ EXAMPLES = """\
 def configure(parser: argparse.ArgumentParser) -> None:
     add_runs(parser)
     add_cluster(parser)
+    add_jobs(parser)
     add_decoding(parser)
     add_debug(parser)
     add_quiet(parser)

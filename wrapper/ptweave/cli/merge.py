@@ -8,13 +8,14 @@ import argparse
 from pathlib import Path
 
 from ptweave.cli.cluster import add_cluster, only_one, run_on_cluster
-from ptweave.cli.options import add_debug, add_decoding, add_quiet, add_runs, add_verbose, debug_files
+from ptweave.cli.options import add_debug, add_decoding, add_jobs, add_quiet, add_runs, add_verbose, debug_files
 from ptweave.data import Exit
 
 SUMMARY = "merge a run: system calls, thunks and profile onto the flow (decodes it first, if that was not done)"
 EXAMPLES = """\
   ptweave merge prog.ptw
-  ptweave merge -j 4 --debug-dir ~/debug prog.ptw   # how to decode it, if that was not done
+  ptweave merge -j 1 prog.ptw             # one thread after the other: takes less memory
+  ptweave merge --debug-dir ~/debug prog.ptw   # how to decode it, if that was not done
   ptweave merge --calls prog.ptw          # every call as a row, too
   ptweave merge --cluster tcp://head:8786 's3://runs/2026-*/*.ptw'
 """
@@ -29,6 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_runs(parser)
     add_cluster(parser)
     add_calls(parser)
+    add_jobs(parser)
     add_quiet(parser)
     undecoded = parser.add_argument_group("for a run that is not decoded yet (with --cluster: decode it first)")
     add_decoding(undecoded)
@@ -45,6 +47,6 @@ def run(args: argparse.Namespace) -> int:
     bundle = open_finished(args)
     if not is_decoded(bundle):
         decode(bundle, args, debug_files(args), merges=True)
-    merge(bundle, calls=args.calls, quiet=args.quiet)
+    merge(bundle, calls=args.calls, quiet=args.quiet, jobs=args.jobs)
     report_losses(bundle, quiet=args.quiet)
     return int(Exit.INCOMPLETE if incomplete(bundle) else Exit.DONE)

@@ -38,11 +38,14 @@ def add_verbose(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("-v", "--verbose", action="store_true", help="say what each step did and how long it took")
 
 
+def add_jobs(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument("-j", "--jobs", metavar="N", type=_count, default=usable_cpus(),
+                        help="decode with N processes, merge N threads of the program at a time (default: as many as "
+                        "there are usable processors, %(default)s here); the tables are the same whatever N is")
+
+
 def add_decoding(parser: argparse._ActionsContainer) -> None:
     """The options of what decodes: `decode`, `wrap`, and `merge` of what is not decoded."""
-    parser.add_argument("-j", "--jobs", metavar="N", type=_count, default=usable_cpus(),
-                        help="decode with N processes (default: as many as there are usable processors, "
-                        "%(default)s here); the tables are the same whatever N is")
     parser.add_argument("--decoder", choices=["auto", "libipt", "paths"], default="auto",
                         help="what decodes: auto (default), libipt (the reference), paths (faster)")
     parser.add_argument("--times", choices=["full", "tsc"], default="full",

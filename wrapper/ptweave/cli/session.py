@@ -107,7 +107,7 @@ def _report_names(bundle: Bundle, files: DebugFiles | None) -> None:
             say(f"debuginfod: {safe(problem)}")
 
 
-def merge(bundle: Bundle, *, calls: bool, quiet: bool) -> None:
+def merge(bundle: Bundle, *, calls: bool, quiet: bool, jobs: int) -> None:
     """Everything onto the flow, with a progress line."""
     from ptweave.merge.stage import merge_run
 
@@ -115,7 +115,7 @@ def merge(bundle: Bundle, *, calls: bool, quiet: bool) -> None:
         raise BadInput("is not decoded yet", where=str(bundle.path), remedy=f"run ptweave decode {bundle.path} first")
     began = time.monotonic()
     with alone(bundle, STEP), progress("merge", quiet=quiet) as advance:
-        merge_run(bundle, calls=calls, progress=advance)
+        merge_run(bundle, calls=calls, progress=advance, jobs=jobs)
         _step(bundle, "merge", began)
 
 

@@ -9,6 +9,7 @@ from ptweave.cli.merge import add_calls
 from ptweave.cli.options import (
     add_debug,
     add_decoding,
+    add_jobs,
     add_target,
     add_verbose,
     check_debug,
@@ -29,6 +30,7 @@ EXAMPLES = """\
 def configure(parser: argparse.ArgumentParser) -> None:
     add_target(parser)
     add_calls(parser)
+    add_jobs(parser)
     add_decoding(parser)
     add_debug(parser)
     add_verbose(parser)
@@ -54,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
             if args.jobs > 1 and not can_start_ourselves():
                 args.jobs = 1  # we became a user who cannot read our interpreter
             decode(bundle, args, debug_files(args), merges=True)  # their cache is in the home of who we are now
-            merge(bundle, calls=args.calls, quiet=args.quiet)
+            merge(bundle, calls=args.calls, quiet=args.quiet, jobs=args.jobs)
         except (PtweaveError, OSError, *KINDS) as error:
             # the target has run: its status is what the caller waits for
             told = error if isinstance(error, (PtweaveError, OSError)) else scarcity(error)
