@@ -6,6 +6,7 @@
 #include "errand.h"
 #include "fork.h"
 #include "handlers.h"
+#include "kept_preload.h"
 #include "real.h"
 #include "servant.h"
 #include "touch.h"
@@ -374,6 +375,7 @@ static int spawn_child(pid_t *ret, struct spawning *spawning, const struct ptw_f
 		ptw_touch_strings(spawning->arguments, caller);
 		ptw_touch_strings(spawning->environment, caller);
 	}
+	PTW_KEEP_PRELOAD(spawning->environment);
 	PTW_SYS(SYS_rt_sigprocmask, SIG_BLOCK, 0, &spawning->mask, sizeof spawning->mask, 0, 0);
 	long pid = ptw_process_mode && !ptw_is_main() ? ptw_fork_in_between(spawn_now, spawning) : spawn_now(spawning);
 	if (pid < 0)

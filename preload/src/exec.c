@@ -9,6 +9,7 @@
 #include "exec.h"
 #include "handshake.h"
 #include "heap.h"
+#include "kept_preload.h"
 #include "program.h"
 #include "real.h"
 #include "touch.h"
@@ -120,13 +121,14 @@ static int replace(const char *path, char *const *arguments, char *const *enviro
 
 static int exec(const char *path, char *const *arguments, char *const *environment, const struct ptw_frame *caller)
 {
-	if (!ptw_process_mode)
-		return GLIBC(execve)(path, arguments, environment);
-	if (ptw_tracking) {
+	if (ptw_process_mode && ptw_tracking) {
 		ptw_touch_string(path, caller);
 		ptw_touch_strings(arguments, caller);
 		ptw_touch_strings(environment, caller);
 	}
+	PTW_KEEP_PRELOAD(environment);
+	if (!ptw_process_mode)
+		return GLIBC(execve)(path, arguments, environment);
 	if (!ptw_slot_runs()) /* a child that shares memory until it execs is not the thread */
 		return replace(path, arguments, environment);
 	if (!ptw_is_main())
@@ -176,17 +178,25 @@ static int search(const char *file, char *const *arguments, char *const *environ
 	return -1;
 }
 
+static int find_and_exec(const char *file, char *const *arguments, char *const *environment,
+			 const struct ptw_frame *caller)
+{
+	if (ptw_process_mode)
+		return search(file, arguments, environment, caller);
+	PTW_KEEP_PRELOAD(environment);
+	return GLIBC(execvpe)(file, arguments, environment);
+}
+
 PTW_EXPORT int execvpe(const char *file, char *const *arguments, char *const *environment)
 {
 	struct ptw_frame caller = PTW_CALLER;
-	return ptw_process_mode ? search(file, arguments, environment, &caller)
-				: GLIBC(execvpe)(file, arguments, environment);
+	return find_and_exec(file, arguments, environment, &caller);
 }
 
 PTW_EXPORT int execvp(const char *file, char *const *arguments)
 {
 	struct ptw_frame caller = PTW_CALLER;
-	return ptw_process_mode ? search(file, arguments, environ, &caller) : GLIBC(execvp)(file, arguments);
+	return find_and_exec(file, arguments, environ, &caller);
 }
 
 #define COLLECT(first)                                                          \
@@ -209,7 +219,7 @@ PTW_EXPORT int execlp(const char *file, const char *first, ...)
 	struct ptw_frame caller = PTW_CALLER;
 	COLLECT(first);
 	va_end(list);
-	return ptw_process_mode ? search(file, arguments, environ, &caller) : GLIBC(execvp)(file, arguments);
+	return find_and_exec(file, arguments, environ, &caller);
 }
 
 PTW_EXPORT int execle(const char *path, const char *first, ...)

@@ -15,6 +15,7 @@
 #include "process.h"
 
 #include "heap.h"
+#include "kept_preload.h"
 #include "last_key.h"
 #include "notice.h"
 #include "pages.h"
@@ -306,6 +307,7 @@ __attribute__((constructor)) static void begin_process(int argc, char **argv, ch
 	ptw_process.serials = shared ? &ptw_shared->serials : &serials;
 	ptw_process.lock = shared ? &ptw_shared->handshake_lock : &lock;
 	*ptw_process.serials = ptw_self.serial = 1;
+	ptw_kept_preload_init(getenv("LD_PRELOAD"));
 	bool watching = ptw_last_key(&end_key, end_of_thread);
 	if (!path || !*path) {
 		ptw_notices_alone();

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ptweave.data import Bundle
-from support.command import ptweave
+from support.command import compile_c, ptweave
 from support.evl_accesses import PAGE, read_accesses
 from support.modes import Mode, process_mode, run
 from support.programs import compile_program
@@ -71,3 +71,39 @@ def test_the_shared_view_tells_nothing_of_either(program: Path, tmp_path: Path) 
         ran = run(process_mode("held", "shared"), tmp_path, [program, what], name=what)
         assert (ran.status, ran.err) == (0, "") and ran.traced is not None
         assert not ran.traced.server.notices.all
+
+
+CRASH = """
+#include <pthread.h>
+#include <stdlib.h>
+static void *add(void *counter)
+{
+	COUNT;
+	return NULL;
+}
+int main(void)
+{
+	long *counter = calloc(1000, sizeof *counter);
+	pthread_t other;
+	pthread_create(&other, NULL, add, counter);
+	pthread_join(other, NULL);
+	END;
+}
+"""
+
+
+@pytest.mark.parametrize(("count", "end", "view", "told"), [
+    ("__atomic_fetch_add((long *)counter, 1, 5)", "abort()", "private", True),
+    ("__atomic_fetch_add((long *)counter, 1, 5)", "*(volatile int *)8 = 0", "private", True),
+    ("__atomic_fetch_add((long *)counter, 1, 5)", "abort()", "shared", False),
+    ("__atomic_fetch_add((long *)counter, 1, 5)", "return 0", "private", False),
+    ("*(long *)counter = 1", "abort()", "private", False)],
+    ids=["abort", "fault", "shared view", "no crash", "no atomics"])
+def test_a_crash_that_the_view_may_have_brought_about_is_told_to_need_the_other_one(
+        tmp_path: Path, count: str, end: str, view: str, *, told: bool) -> None:
+    source = tmp_path / "crash.c"
+    source.write_text(CRASH.replace("COUNT", count).replace("END", end))
+    made = compile_c(source, tmp_path / "crash")
+    done = ptweave("record", "-o", tmp_path / "run.ptw", "--threads=process", f"--view={view}", "--", made)
+    line = "and it has atomics: the private view does not follow what they alone order: record it with --view shared"
+    assert (line in done.err) == told

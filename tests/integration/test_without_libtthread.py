@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from ptweave.preload import library_path
 from support.command import compile_c, ptweave
 
+ROOT = Path(__file__).resolve().parents[2]
 WITHOUT = "programs of libtthread (not in them: no thunks)"
 
 
@@ -43,6 +45,25 @@ def test_they_are_told_when_the_run_is_decoded_and_merged_too(tmp_path: Path, st
 
 def test_a_program_that_was_started_without_our_environment_is_told(tmp_path: Path) -> None:
     done = ptweave("record", "-o", tmp_path / "run.ptw", "--", "env", "-i", "/bin/true")
+    assert f"1 {WITHOUT}" in last_line(done.err)
+
+
+EXECS = ("execve", "execv", "execvp", "execvpe", "execl", "execlp", "execle", "posix_spawn", "posix_spawnp", "vfork")
+
+
+@pytest.mark.parametrize("mode", ["native", "process"])
+@pytest.mark.parametrize("how", EXECS)
+def test_a_program_that_is_started_with_another_preload_has_both(tmp_path: Path, how: str, mode: str) -> None:
+    made = compile_c(ROOT / "tests/programs/execs.c", tmp_path / "execs")
+    done = ptweave("record", "-o", tmp_path / "run.ptw", f"--threads={mode}", "--", made, how, "libz.so.1")
+    assert last_line(done.err).endswith("nothing lost")
+    (value,) = [line for line in done.out.decode().splitlines() if line.startswith("LD_PRELOAD=")]
+    assert value == f"LD_PRELOAD={library_path()}:libz.so.1"
+
+
+def test_a_program_that_is_to_have_no_preload_is_left_without_and_told(tmp_path: Path) -> None:
+    done = ptweave("record", "-o", tmp_path / "run.ptw", "--", "env", "-u", "LD_PRELOAD", "env")
+    assert b"LD_PRELOAD" not in done.out and b"PTWEAVE_SOCKET" in done.out
     assert f"1 {WITHOUT}" in last_line(done.err)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import os
+import signal
 import stat
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -18,6 +19,7 @@ from elftools.elf.sections import SymbolTableSection
 from numpy.typing import NDArray
 
 from ptweave.data.notices import Notice, NoticeKind
+from ptweave.wrapper.threads import View
 
 SHOWN = 4
 """Lines of one kind on the terminal; the manifest has them all."""
@@ -26,7 +28,8 @@ PASS_THROUGH = "name it to --shared, or use --threads native"
 
 REMEDIES = {
     NoticeKind.FALLBACK: "nothing to do: the run goes on as with --threads native",
-    NoticeKind.ATOMIC: "nothing to do; --shared names such memory from the start",
+    NoticeKind.ATOMIC: "nothing to do for counters (--shared names such memory from the start); data that "
+                       "atomics alone order, as Rust's locks do, need --view shared",
     NoticeKind.FUTEX: PASS_THROUGH,
     NoticeKind.CALL: NATIVE,
     NoticeKind.CLONE: NATIVE,
@@ -39,6 +42,7 @@ REMEDIES = {
     NoticeKind.SCOPE: "where one then finds a function that it was not to find, link it with -Wl,-Bsymbolic",
     NoticeKind.WATCH: "the program runs as it would without it; see docs/watchpoints.md",
 }
+_CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGABRT)
 _Where = tuple[str, int]
 """A file and an address in it; without a file ("") an address of the process."""
 
@@ -77,6 +81,16 @@ class Notices:
             self._say(notice.line())
         elif self._shown[notice.kind] == SHOWN + 1:
             self._say(f"more notices of this kind ({notice.kind.value}) are in run.json")
+
+
+def explain_crash(notices: Notices, view: str, status: int) -> None:
+    """Where a program crashed (a wait status) that the private view may have misled, say so."""
+    if view != View.PRIVATE or not os.WIFSIGNALED(status) or os.WTERMSIG(status) not in _CRASHES:
+        return
+    if any(notice.kind is NoticeKind.ATOMIC for notice in notices.all):
+        killer = signal.Signals(os.WTERMSIG(status)).name
+        notices.add(Notice(NoticeKind.LIMIT, f"killed by {killer}, and it has atomics: the private view does not "
+                           "follow what they alone order", remedy="record it with --view shared"))
 
 
 def _text(raw: bytes) -> str:

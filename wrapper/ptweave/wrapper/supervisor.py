@@ -34,6 +34,7 @@ from ptweave.wrapper.call_stream import PerfStream, open_stream
 from ptweave.wrapper.control import ControlServer
 from ptweave.wrapper.engines import Engine, choose
 from ptweave.wrapper.means import Means
+from ptweave.wrapper.notices import explain_crash
 from ptweave.wrapper.parts import Part, finish, service
 from ptweave.wrapper.preloaded import account_programs
 from ptweave.wrapper.probes.plan import FOLDER as PROBES
@@ -506,6 +507,7 @@ def _conclude(session: _Session, ledger: Ledger, first: host.Moment, began: floa
     manifest.steps["target_cpu"] = round(usage.ru_utime + usage.ru_stime, 6)
     manifest.steps["record"] = round(time.monotonic() - began, 6)
     if session.control is not None:
+        explain_crash(session.control.notices, manifest.view, manifest.status or 0)
         manifest.notices = session.control.notices.all
         if session.control.watch_hits is not None:
             _keep_counts(bundle, session.control.watch_hits)
