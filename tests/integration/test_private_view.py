@@ -75,6 +75,7 @@ def test_the_shared_view_tells_nothing_of_either(program: Path, tmp_path: Path) 
 
 CRASH = """
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 static void *add(void *counter)
 {
@@ -97,8 +98,10 @@ int main(void)
     ("__atomic_fetch_add((long *)counter, 1, 5)", "*(volatile int *)8 = 0", "private", True),
     ("__atomic_fetch_add((long *)counter, 1, 5)", "abort()", "shared", False),
     ("__atomic_fetch_add((long *)counter, 1, 5)", "return 0", "private", False),
+    ("__atomic_fetch_add((long *)counter, 1, 5)", "raise(SIGTERM)", "private", True),
+    ("__atomic_fetch_add((long *)counter, 1, 5)", "raise(SIGPIPE)", "private", False),
     ("*(long *)counter = 1", "abort()", "private", False)],
-    ids=["abort", "fault", "shared view", "no crash", "no atomics"])
+    ids=["abort", "fault", "shared view", "no crash", "ended", "another signal", "no atomics"])
 def test_a_crash_that_the_view_may_have_brought_about_is_told_to_need_the_other_one(
         tmp_path: Path, count: str, end: str, view: str, *, told: bool) -> None:
     source = tmp_path / "crash.c"

@@ -43,6 +43,8 @@ REMEDIES = {
     NoticeKind.WATCH: "the program runs as it would without it; see docs/watchpoints.md",
 }
 _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGABRT)
+_STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
+"""What ends a program that hangs."""
 _Where = tuple[str, int]
 """A file and an address in it; without a file ("") an address of the process."""
 
@@ -84,13 +86,14 @@ class Notices:
 
 
 def explain_crash(notices: Notices, view: str, status: int) -> None:
-    """Where a program crashed (a wait status) that the private view may have misled, say so."""
-    if view != View.PRIVATE or not os.WIFSIGNALED(status) or os.WTERMSIG(status) not in _CRASHES:
+    """Where a program crashed, or was ended, (a wait status) that the private view may have misled, say so."""
+    number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+    if view != View.PRIVATE or number not in (*_CRASHES, *_STOPS):
         return
     if any(notice.kind is NoticeKind.ATOMIC for notice in notices.all):
-        killer = signal.Signals(os.WTERMSIG(status)).name
-        notices.add(Notice(NoticeKind.LIMIT, f"killed by {killer}, and it has atomics: the private view does not "
-                           "follow what they alone order", remedy="record it with --view shared"))
+        hung = ", perhaps since it hung" if number in _STOPS else ""
+        notices.add(Notice(NoticeKind.LIMIT, f"killed by {signal.Signals(number).name}{hung}, and it has atomics: the "
+                           "private view does not follow what they alone order", remedy="record it with --view shared"))
 
 
 def _text(raw: bytes) -> str:
