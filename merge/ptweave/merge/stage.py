@@ -69,7 +69,7 @@ from ptweave.merge.threads import start_routines, thread_table
 from ptweave.merge.thunks import Thunks
 from ptweave.merge.transfers import Transfers
 from ptweave.merge.walk import Folds, Marks, Walked, Walker
-from ptweave.merge.walks import Walk, Walks
+from ptweave.merge.walks import MOST_WALKS, Walk, Walks
 
 _MADE_HERE = (THREADS, PROCESSES, SYSCALLS, THUNKS, ACCESSES, ALLOCATIONS, TRANSFERS, EDGES, RACES, TAGS, PROBES,
               WATCHES, PROFILE, STACKS, CALL_STACKS, CALLS)
@@ -267,7 +267,7 @@ class _Merge:
         largest = self._flow.largest()
         if self._want_calls or self._flow.rows - largest < max(_FEW_ROWS, largest // 4):
             return 1
-        return min(self._jobs, len(threads))
+        return min(self._jobs, len(threads), MOST_WALKS)
 
     def _number_stacks(self, recorded: RecordedStacks) -> None:
         """Stacks that were logged, in the same table as the walked ones."""

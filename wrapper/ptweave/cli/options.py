@@ -40,8 +40,9 @@ def add_verbose(parser: argparse._ActionsContainer) -> None:
 
 def add_jobs(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("-j", "--jobs", metavar="N", type=_count, default=usable_cpus(),
-                        help="decode with N processes, merge N threads of the program at a time (default: as many as "
-                        "there are usable processors, %(default)s here); the tables are the same whatever N is")
+                        help="decode with N processes, merge N threads of the program at a time (8 at most; default: "
+                        "as many as there are usable processors, %(default)s here); the tables are the same whatever N "
+                        "is")
 
 
 def add_decoding(parser: argparse._ActionsContainer) -> None:
