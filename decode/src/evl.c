@@ -171,11 +171,22 @@ static void start(struct evl_decoder *d)
 	d->unread = 1;
 }
 
+/* Memory beyond a thread's share is given back: it is another's turn. */
+static void empty(struct evl_decoder *d, struct evl_rows *rows)
+{
+	uint64_t bytes = evl_rows_bytes(rows);
+	d->held -= bytes;
+	if (bytes > d->batch_bytes)
+		evl_rows_deinit(rows);
+	else
+		evl_rows_clear(rows);
+}
+
 /* Forget what was handed out. */
 static void clear(struct evl_decoder *d)
 {
 	if (d->emptied != NOBODY)
-		evl_rows_clear(&d->threads[d->emptied].rows);
+		empty(d, &d->threads[d->emptied].rows);
 	if (d->given != NOBODY)
 		evl_pages_clear(&d->threads[d->given].pages);
 	d->emptied = d->given = NOBODY;
@@ -195,6 +206,15 @@ static int give_accesses(struct evl_decoder *d, struct thread *t, struct evl_acc
 	evl_pages_batch(&t->pages, t->number, ret);
 	d->given = (int32_t)t->index;
 	return EVL_ACCESSES;
+}
+
+static struct thread *fullest(struct evl_decoder *d)
+{
+	struct thread *found = d->threads;
+	for (struct thread *t = found + 1; t < d->threads + d->count; t++)
+		if (evl_rows_bytes(&t->rows) > evl_rows_bytes(&found->rows))
+			found = t;
+	return found;
 }
 
 /* Read the next record of the thread that needs one; first of all, of every thread. 1 done, 0: its accesses must be
@@ -236,12 +256,16 @@ int evl_decoder_next(struct evl_decoder *d, struct evl_batch *ret, struct evl_ac
 			return flush(d, ret, ret_accesses);
 		evl_heap_pop(t->state == STALLED ? &d->stalled : &d->ready);
 		evl_leave_queue(d, t);
+		uint64_t before = evl_rows_bytes(&t->rows);
 		int error = evl_decode_record(d, t);
 		if (error)
 			return error;
 		d->reading = (int32_t)t->index;
-		if (evl_rows_bytes(&t->rows) >= d->batch_bytes)
+		d->held += evl_rows_bytes(&t->rows) - before;
+		if (evl_rows_bytes(&t->rows) >= GREATEST_BATCH)
 			return give_thunks(d, t, ret);
+		if (d->held >= BATCH_BYTES) /* among thousands of threads, few may do nearly everything */
+			return give_thunks(d, fullest(d), ret);
 	}
 }
 

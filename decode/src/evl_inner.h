@@ -62,7 +62,8 @@ struct evl_decoder {
 	struct evl_heap ready, stalled;
 	struct evl_map objects, lives;
 	struct evl_stacks stacks;
-	uint64_t batch_bytes;
+	uint64_t batch_bytes; /* a thread's share of what may be held back */
+	uint64_t held;	      /* of all threads' rows */
 	uint64_t rows, accesses, missing, inexact;
 	int32_t emptied; /* thread whose thunks were handed out; */
 	int32_t given;   /* whose accesses were */

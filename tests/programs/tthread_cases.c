@@ -164,12 +164,14 @@ static void fork_all_ways(void)
 /* fork while other threads lock, log and start threads */
 static volatile int stop;
 
+enum { MOST_STARTED = 300 }; /* the faster threads start, the more of them there would be: each clock has all */
+
 static void *busy(void *unused)
 {
-	while (!stop) {
+	for (int started = 0; !stop; started++) {
 		pthread_t id;
 		add((void *)50);
-		if (pthread_create(&id, NULL, add, (void *)1) == 0)
+		if (started < MOST_STARTED && pthread_create(&id, NULL, add, (void *)1) == 0)
 			pthread_join(id, NULL);
 	}
 	return unused;
