@@ -7,6 +7,7 @@ import random
 import shutil
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 from ptweave.data.bundle import Bundle
 from ptweave.data.errors import BadInput
 from ptweave.merge import merge_run
-from ptweave.merge.walk import Counted
+from ptweave.merge.walk import Counted, Walker
 from support.bundle_writer import BundleWriter
 from support.random_calls import Program, Reference, execute
 
@@ -129,6 +130,29 @@ def test_an_interruption_ends_walks_that_are_under_way(tmp_path: Path, jobs: int
     assert not walkers()
     assert not (bundle.decoded / "calls.parquet").exists()
     merge_run(bundle, jobs=jobs)
+
+
+def test_what_waits_for_a_walker_is_not_begun_when_all_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Walks are told to stop before the pool forgets what waits: who is quick must not begin another one."""
+    made: list[Walker] = []
+
+    class Made(Walker):
+        def __init__(self, program: object, *, helps: bool = False, **more: object) -> None:
+            super().__init__(program, helps=helps, **more)  # type: ignore[arg-type]
+            made.append(self)
+
+        def stop(self) -> None:
+            super().stop()
+            time.sleep(0.2)  # it ends, and its thread asks for more, before the pool is told
+
+    def fail(self: Walker, keys: object, numbers: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ptweave.merge.stage.Walker", Made)
+    monkeypatch.setattr(Walker, "adopt", fail)
+    with pytest.raises(KeyboardInterrupt):
+        merge_run(write_run(tmp_path / "run.ptw", 6, rounds=300).write(), jobs=2)
+    assert len(made) <= 3 and not walkers(), "one, and two that help"
 
 
 def test_progress_is_told_row_by_row_whoever_walks(tmp_path: Path) -> None:

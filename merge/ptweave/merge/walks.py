@@ -17,13 +17,14 @@ from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
+from threading import Event
 from types import TracebackType
 from typing import Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from ptweave.merge.walk import Walked, Walker
+from ptweave.merge.walk import Stopped, Walked, Walker
 
 T = TypeVar("T")
 
@@ -85,6 +86,7 @@ class Walks:
         self._pool = ThreadPoolExecutor(count, thread_name_prefix="walk") if count > 1 else None
         self._free: SimpleQueue[_Helper] = SimpleQueue()
         self._helpers: list[_Helper] = []
+        self._over = Event()
 
     def __enter__(self) -> Walks:
         return self
@@ -94,7 +96,8 @@ class Walks:
         self._dismiss()
 
     def _dismiss(self) -> None:
-        """One walker is left."""
+        """One walker is left. A helper that is made meanwhile sees that it is over, or is seen here."""
+        self._over.set()
         for helper in self._helpers:
             helper.walker.stop()
         if self._pool:
@@ -151,11 +154,15 @@ class Walks:
         return replace(result.walked, counted=result.walked.counted.numbered(numbers))
 
     def _help(self, walk: Walk) -> _Result:
+        if self._over.is_set():
+            raise Stopped
         try:
             helper = self._free.get_nowait()
         except Empty:
             helper = _Helper(self._make())
             self._helpers.append(helper)
+            if self._over.is_set():
+                helper.walker.stop()
         walked = walk(helper.walker)
         keys = helper.walker.keys(helper.size)
         helper.size += len(keys)
