@@ -256,13 +256,14 @@ int evl_decoder_next(struct evl_decoder *d, struct evl_batch *ret, struct evl_ac
 			return flush(d, ret, ret_accesses);
 		evl_heap_pop(t->state == STALLED ? &d->stalled : &d->ready);
 		evl_leave_queue(d, t);
-		uint64_t before = evl_rows_bytes(&t->rows);
+		uint64_t before = evl_rows_bytes(&t->rows), bytes;
 		int error = evl_decode_record(d, t);
 		if (error)
 			return error;
 		d->reading = (int32_t)t->index;
-		d->held += evl_rows_bytes(&t->rows) - before;
-		if (evl_rows_bytes(&t->rows) >= GREATEST_BATCH)
+		bytes = evl_rows_bytes(&t->rows);
+		d->held += bytes - before;
+		if (bytes >= GREATEST_BATCH)
 			return give_thunks(d, t, ret);
 		if (d->held >= BATCH_BYTES) /* among thousands of threads, few may do nearly everything */
 			return give_thunks(d, fullest(d), ret);

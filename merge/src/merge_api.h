@@ -3,9 +3,9 @@
  * What Python sees of the merge's C part: scanning a flow for system calls, and walking it with a shadow call
  * stack to fill the tree of call stacks.
  *
- * One walk at a time uses a tree; several walks, each with a tree of its own, may go over one program at a time. Nothing is freed behind the caller's back: whoever calls
- * *_create calls *_destroy, and the arrays given to ptm_program_create stay the caller's and must outlive the
- * program. Errors are negative errno values. Every index that comes from a table is checked before it is used.
+ * One walk at a time uses a tree; several walks, each with a tree of its own, may go over one program at a time.
+ * Nothing is freed behind the caller's back: whoever calls *_create calls *_destroy, and the arrays given to
+ * ptm_program_create stay the caller's and must outlive the program. Errors are negative errno values. Every index that comes from a table is checked before it is used.
  *
  * The text between the guards is also the cffi definition: plain declarations only.
  */
@@ -177,9 +177,9 @@ void ptm_tree_counters(const struct ptm_tree *tree, const uint32_t *numbers, siz
 void ptm_times(const uint64_t *spent, size_t n, int64_t *times);
 /* What nodes from `first` on to `n` are, 3 words each: parent, function, block. */
 void ptm_tree_keys(const struct ptm_tree *tree, size_t first, size_t n, uint32_t *keys);
-/* Put nodes of another tree, those from `first` on to `n` in their order there, into this one: `keys` are theirs, `numbers`
- * has what the nodes before are here, and gets what these are. -ENOSPC when the tree would have to fold, or the other one did; -EINVAL for a
- * parent that does not come before; -ENOMEM. */
+/* Put nodes of another tree, those from `first` on to `n` in their order there, into this one: `keys` are theirs,
+ * `numbers` has what the nodes before are here, and gets what these are. -ENOSPC when the tree would have to fold, or the
+ * other one did; -EINVAL for a parent that does not come before; -ENOMEM. */
 int ptm_tree_adopt(struct ptm_tree *tree, const uint32_t *keys, size_t first, size_t n, uint32_t *numbers);
 
 int ptm_walk_create(const struct ptm_program *program, struct ptm_tree *tree, int want_calls,

@@ -157,7 +157,7 @@ static long clone_process(const ucontext_t *context, const struct clone_args *as
 	slot->handle = asked->tls;
 	slot->open_from = (asked->stack + asked->stack_size) & ~(PTW_PAGE - 1);
 	slot->open_to = slot->stack + slot->stack_size;
-	ptw_view_exchange();
+	ptw_view_exchange(); /* what glibc had the program's allocator write: see spawn.c */
 	set_floating_point(context->uc_mcontext.fpregs);
 	return clone_and_go_on(&arguments, context->uc_mcontext.gregs);
 }

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from support.programs import ROOT, SANITIZERS, compile_program
+
 ENGINE = ROOT / "wrapper/engine"
 LIBC = "/lib/x86_64-linux-gnu/libc.so.6"
 
@@ -21,11 +22,8 @@ INSTRUCTION = re.compile(r"^\s*[0-9a-f]+:\t((?:[0-9a-f]{2} )+)\s*\t(?:cs |rex[.A
 
 @pytest.fixture(scope="module")
 def check(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    program = tmp_path_factory.mktemp("flags") / "check"
-    subprocess.run(["gcc", "-std=gnu11", "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined",
-                    "-fno-sanitize-recover=all", f"-I{ENGINE}", "-o", program,
-                    ROOT / "tests/programs/dead_flags_check.c", ENGINE / "dead_flags.c"], check=True)
-    return program
+    return compile_program(tmp_path_factory.mktemp("flags"), "dead_flags_check", [ENGINE / "dead_flags.c"],
+                           ["-std=gnu11", *SANITIZERS, f"-I{ENGINE}"])
 
 
 def effects(check: Path, codes: list[str]) -> list[tuple[str, int]]:

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-ROOT = Path(__file__).resolve().parents[2]
+from support.programs import ROOT, SANITIZERS, compile_program
+
 SOURCE = ROOT / "preload/src"
 OWN = "/opt/x/libtthread.so"
 MOST = 1 << 14
@@ -18,11 +19,8 @@ MOST = 1 << 14
 
 @pytest.fixture(scope="module")
 def checker(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("kept") / "check"
-    subprocess.run(["gcc", "-std=c11", "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined",
-                    "-fno-sanitize-recover=all", f"-I{SOURCE}", "-o", made,
-                    ROOT / "tests/programs/kept_preload_check.c", SOURCE / "kept_preload.c"], check=True)
-    return made
+    return compile_program(tmp_path_factory.mktemp("kept"), "kept_preload_check", [SOURCE / "kept_preload.c"],
+                           [*SANITIZERS, f"-I{SOURCE}"])
 
 
 def kept(checker: Path, own: str, environments: list[list[str]]) -> list[tuple[int, list[str]]]:

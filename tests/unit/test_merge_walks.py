@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -35,7 +36,7 @@ def several_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def write_run(path: Path, seed: int, rounds: int = 3) -> BundleWriter:
     """Threads that run functions of one program, some of them the very same ones, at odd times."""
-    writer, draw = BundleWriter(path, cut=draw_cut(seed)), random.Random(seed)
+    writer, draw = BundleWriter(path, cut=1 + seed % 9), random.Random(seed)
     program = Program(writer)
     for thread in range(THREADS):
         reference, same = Reference(), draw.randrange(4)
@@ -46,10 +47,6 @@ def write_run(path: Path, seed: int, rounds: int = 3) -> BundleWriter:
         for seq, t in zip(seqs, sorted(draw.randrange(1 << 30) for _ in seqs), strict=True):
             writer.moment(thread, seq, t)
     return writer
-
-
-def draw_cut(seed: int) -> int:
-    return 1 + seed % 9
 
 
 def merged(source: Bundle, to: Path, jobs: int) -> dict[str, bytes]:
@@ -137,8 +134,8 @@ def test_what_waits_for_a_walker_is_not_begun_when_all_is_over(tmp_path: Path, m
     made: list[Walker] = []
 
     class Made(Walker):
-        def __init__(self, program: object, *, helps: bool = False, **more: object) -> None:
-            super().__init__(program, helps=helps, **more)  # type: ignore[arg-type]
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
             made.append(self)
 
         def stop(self) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The merge: from decoded streams to answers, one thread after the other.
+"""The merge: from decoded streams to answers.
 
 For each thread its flow is gone over twice: once to find where its system calls are, so that their times become known
 moments, and once to walk it with a shadow call stack, which also finds the executed thunk markers. Several threads are
@@ -246,8 +246,7 @@ class _Merge:
             if self._want_calls:
                 sink = files.enter_context(pq.ParquetWriter(
                     str(self._bundle.decoded / _CALLS_FILE), CALLS.schema, compression="lz4"))
-            ready = [_Thread(thread, self._kept_flow(thread)) for thread in threads]
-            for one, walked in walks.of((one, self._walk(one, sink)) for one in ready):
+            for one, walked in walks.of(self._work(thread, sink) for thread in threads):
                 self._place(one, walked.marks)
                 folds += walked.folds
                 for rows in walked.counted.profile(one.number):
@@ -281,9 +280,10 @@ class _Merge:
     def _kept_flow(self, thread: int) -> KeptFlow:
         return KeptFlow(lambda: self._beside.ahead(self._paths(thread)), self._program)
 
-    def _walk(self, one: _Thread, sink: Any) -> Walk:
-        """Goes over a thread's flow for the first and the second time. Several threads' may be gone over at a time: but
-        for what each reads of the tables, nothing that is changed is common to them."""
+    def _work(self, thread: int, sink: Any) -> tuple[_Thread, Walk]:
+        """A thread, and what goes over its flow for the first and the second time. Several threads' may be gone over at
+        a time: but for what each reads of the tables, nothing that is changed is common to them."""
+        one = _Thread(thread, self._kept_flow(thread))
 
         def walk(walker: Walker) -> Walked:
             calls = one.calls or self._place_system_calls(one, walker)
@@ -297,7 +297,7 @@ class _Merge:
             one.flow.drop()
             return walked
 
-        return walk
+        return one, walk
 
     def _place_system_calls(self, one: _Thread, walker: Walker) -> ThreadCalls:
         """The first going over."""
