@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import json
+import random
 import subprocess
 import tracemalloc
 from collections import Counter
@@ -26,7 +27,7 @@ from ptweave.data.errors import BadInput
 from ptweave.data.schemas import EDGES, PROFILE, THUNKS, TRANSFERS
 from ptweave.merge import Run, merge_run
 from ptweave.merge.exports import chrome, collapsed, dot, graphml, nodes, perfetto, prov, speedscope
-from ptweave.merge.exports.stacks import Weight
+from ptweave.merge.exports.stacks import Stacks, Weight
 from ptweave.merge.render import safe
 from support import trace_processor
 from support.bundle_writer import BundleWriter, put
@@ -250,6 +251,23 @@ def own(run: Run, column: str) -> Counter[str]:
     """What ran in each function itself."""
     return Counter(dict(run.sql(f"select coalesce(function, '[unknown]'), sum({column})::bigint from profile "
                                 "join stacks using (stack) group by 1").rows()))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_frames_of_stacks_in_any_order_are_those_that_their_parents_lead_to(run: Run, seed: int) -> None:
+    parents = {stack: (parent, name) for stack, parent, name in run.sql(
+        "select stack, parent, coalesce(function, '[unknown]') from stacks")}
+    draw = random.Random(seed)
+    asked = draw.choices(sorted(parents), k=200) + sorted(parents)
+    stacks = Stacks(run)
+    found = [([stacks.names[index] for index in frames], count)
+             for frames, count in stacks.frames((stack, number) for number, stack in enumerate(asked))]
+
+    def climbed(stack: int | None) -> list[str]:
+        return [] if stack is None else [*climbed(parents[stack][0]), parents[stack][1]]
+
+    assert found == [(climbed(stack), number) for number, stack in enumerate(asked)]
+    assert [frames for frames, _ in found] != [climbed(stack) for stack in asked[1:] + asked[:1]], "control"
 
 
 def test_gprof2dot_reads_the_collapsed_stacks(run: Run) -> None:

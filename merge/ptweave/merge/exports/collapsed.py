@@ -20,6 +20,6 @@ def export(run: Run, out: IO[bytes], weight: Weight = Weight.INSTRUCTIONS, *, th
     run.need("profile", "stacks")
     stacks = Stacks(run)
     names = [frame(name) for name in stacks.names]
-    for stack, count in weights(run, weight, thread):
-        out.write(f"{';'.join(names[index] for index in stacks.frames(stack))} {count}\n".encode())
+    for frames, count in stacks.frames(weights(run, weight, thread)):
+        out.write(f"{';'.join([names[index] for index in frames])} {count}\n".encode())
     return []

@@ -46,7 +46,9 @@ def _sampled(run: Run, out: IO[bytes], thread: Thread, weight: Weight, stacks: S
     head = {"type": "sampled", "name": thread.name, "unit": "nanoseconds" if weight is Weight.TIME else "none",
             "startValue": 0, "endValue": total}
     out.write(dumps(head)[:-1] + b',"samples":[')
-    items(out, (dumps(stacks.frames(stack)) for stack, _ in weights(run, weight, thread.number)))
+    indices = [str(index).encode() for index in range(len(stacks.names))]
+    items(out, (b"[" + b",".join([indices[index] for index in frames]) + b"]"
+                for frames, _ in stacks.frames(weights(run, weight, thread.number))))
     out.write(b'],"weights":[')
     items(out, (str(count).encode() for _, count in weights(run, weight, thread.number)))
     out.write(b"]}")

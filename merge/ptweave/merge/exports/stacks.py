@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 
 import numpy as np
@@ -44,17 +44,32 @@ class Stacks:
         if len(self._parents) and not ((self._parents < self._stacks) & (self._parents >= -1)).all():
             raise BadInput("has stacks that are their own parents", where=str(run.path), remedy="merge the run again")
 
-    def frames(self, stack: int) -> list[int]:
-        """Indices into `names`, from the bottom (what began it all) to the top. Raises BadInput for a stack that is
-        not there."""
-        if not 0 <= stack < len(self._stacks):
-            raise BadInput(f"has no stack {stack}", where="profile", remedy="merge the run again")
-        found = []
-        while stack >= 0:
-            found.append(int(self._functions[stack]))
-            stack = int(self._parents[stack])
-        found.reverse()
-        return found
+    def frames(self, weighed: Iterable[tuple[int, int]]) -> Iterator[tuple[list[int], int]]:
+        """Of each stack (`weights`), indices into `names`, from the bottom (what began it all) to the top, and its
+        count. The list is used again for the next one. Raises BadInput for a stack that is not there.
+
+        Stacks that follow each other have most of their frames in common: only the others are looked up."""
+        parents, functions = self._parents.data, self._functions.data
+        path: list[int] = []  # the stack, and those below it: ascending, as parents come before who they call
+        found: list[int] = []
+        for stack, count in weighed:
+            if not 0 <= stack < len(parents):
+                raise BadInput(f"has no stack {stack}", where="profile", remedy="merge the run again")
+            above = []
+            while stack >= 0:
+                while path and path[-1] > stack:
+                    path.pop()
+                if path and path[-1] == stack:
+                    break
+                above.append(stack)
+                stack = parents[stack]
+            if stack < 0:
+                path.clear()
+            del found[len(path):]
+            above.reverse()
+            path += above
+            found += [functions[one] for one in above]
+            yield found, count
 
 
 def weights(run: Run, weight: Weight, thread: int | None = None) -> Iterator[tuple[int, int]]:
