@@ -20,13 +20,13 @@ import pyarrow.parquet as pq
 
 from ptweave.data.bundle import Bundle
 from ptweave.data.errors import BadInput, MachineLacks, PtweaveError
-from ptweave.data.event_schemas import EVENT_TABLES
 from ptweave.data.ledger import Ledger
 from ptweave.data.manifest import Manifest, State
 from ptweave.data.schemas import TABLES, THUNKS, Column, Table
 from ptweave.merge import call_waits, critical_path, diff, questions, timeline_rows, views
 from ptweave.merge import timeline as timelines
 from ptweave.merge.lineage import Direction, Lineage, node_of
+from ptweave.merge.not_made import ON_REQUEST, why_not_made
 from ptweave.merge.questions import By, Part, Question, part_of, thunk_number
 from ptweave.merge.relations import Relations
 from ptweave.merge.render import TextTable, html_table
@@ -36,22 +36,6 @@ from ptweave.merge.tables import open_parquet, read_table, table_files
 
 if TYPE_CHECKING:
     from ptweave.merge.plots import Plots
-
-_MERGE = "merge the run: ptweave merge RUN"
-_DECODE = "decode the run: ptweave decode RUN"
-_REMEDIES = {
-    "tags": "have the program say them (ptweave/tag.h, docs/tracing-points.md)",
-    "calls": "merge the run with calls: ptweave merge --calls RUN",
-    **dict.fromkeys(("probes", "probe_sites"), "record with probes: ptweave wrap --probe"),
-    **dict.fromkeys(("watches", "watch_sites"), "record with watchpoints: ptweave wrap --watch"),
-    **dict.fromkeys((table.name for table in EVENT_TABLES), "record them: ptweave events")}
-_ON_REQUEST = _REMEDIES.keys()
-"""Tables that are made only when they are asked for."""
-_BY_DECODE = {"images", "maps", "blocks", "paths", "flow", "clock", "pt_events", "gaps"}
-
-
-_BY_PROCESSES = {"accesses", "allocations", "races"}
-"""Only there where accesses were recorded."""
 
 
 class NotMade(BadInput):
@@ -157,10 +141,7 @@ class Run(Relations):
             self._counts[table.name] = None
             return []
         if not paths:
-            remedy = _DECODE if table.name in _BY_DECODE else _MERGE
-            if table.name in _BY_PROCESSES:
-                remedy = "record with --threads process a program that makes threads, and merge"
-            self.missing[table.name] = f"was not made: {_REMEDIES.get(table.name, remedy)}"
+            self.missing[table.name] = f"was not made: {why_not_made(self._bundle, table)}"
         self._counts[table.name] = count
         return names
 
@@ -410,7 +391,7 @@ class Run(Relations):
             facts.append(("threads", str(self._counts["threads"])))
         facts += [("lost", f"{count} {unit} of {stream}: {why}") for stream, why, count, unit in self.ledger.losses]
         facts += [("lacks", line) for line in manifest.lacks]
-        facts += [("missing", f"{name}: {why}") for name, why in self.missing.items() if name not in _ON_REQUEST]
+        facts += [("missing", f"{name}: {why}") for name, why in self.missing.items() if name not in ON_REQUEST]
         return facts
 
     def _rows(self) -> list[tuple[str, int | None, str]]:
