@@ -8,9 +8,10 @@ run are left out; what they spent is in their parents.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass, fields
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from ptweave.data.errors import BadInput
@@ -29,136 +30,202 @@ _SUMS = """select {key} as thread, stack, sum(instructions)::bigint as instructi
   sum(calls)::bigint as calls from profile group by all"""
 _STACKS = "select stack, parent, depth, function from stacks order by stack"
 
+F64 = npt.NDArray[np.float64]
+
+_ROWS = 32  # bits of a row, and of a function or a thread
+_ROOT = -1  # for a row of stacks: there is none
+
 Ask = Callable[[str], pa.Table]
 
 
-def flame(ask: Ask, *, by_thread: bool = False, share: float = 0.0005, budget: int = 4000) -> pa.Table:
-    """Rows of SCHEMA. `ask(sql)` asks the run. With `by_thread` threads are the nodes of depth 1.
+class Stacks:
+    """A run's call stacks, as its table `stacks` has them. `ask(sql)` asks the run."""
+
+    def __init__(self, ask: Ask) -> None:
+        table = ask(_STACKS)
+        encoded = table.column("function").combine_chunks().dictionary_encode()
+        if isinstance(encoded, pa.ChunkedArray):
+            encoded = encoded.unify_dictionaries().combine_chunks()
+        self.names: list[str] = encoded.dictionary.to_pylist()
+        self.function: I64 = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+        """Indices into `names`, by row; -1: it has none."""
+        self._number = numbers(table, "stack", -1).astype(np.int64)
+        self._counted = np.array_equal(self._number, np.arange(len(self._number)))
+        self._depth = numbers(table, "depth").astype(np.int64)
+        self.parent = self.rows(numbers(table, "parent", -1).astype(np.int64))
+        """Rows, by row; _ROOT: it is the outermost frame."""
+        if len(self.parent) and ((self.parent >= 0) != (self._depth > 1)).any() | (
+                self._depth[self.parent[self.parent >= 0]] != self._depth[self.parent >= 0] - 1).any():
+            raise BadInput("has call stacks whose parents are not one frame shorter", where="table stacks",
+                           remedy="merge the run again")
+
+    def rows(self, stacks: I64) -> I64:
+        """Rows of stacks, by number; _ROOT where there are none."""
+        if not len(self._number):
+            return np.full(len(stacks), _ROOT, np.int64)
+        if self._counted:
+            return np.where((stacks >= 0) & (stacks < len(self._number)), stacks, _ROOT)
+        at = np.minimum(np.searchsorted(self._number, stacks), len(self._number) - 1)
+        return np.where(self._number[at] == stacks, at, _ROOT)
+
+    def depth(self, rows: I64) -> I64:
+        """Their frames; of _ROOT none."""
+        return np.where(rows >= 0, self._depth[rows], 0) if len(self._depth) else np.zeros(len(rows), np.int64)
+
+
+def flame(ask: Ask, *, by_thread: bool = False, share: float = 0.0005, budget: int = 4000,
+          stacks: Stacks | None = None) -> pa.Table:
+    """Rows of SCHEMA. `ask(sql)` asks the run; who has its `stacks` already may give them. With `by_thread` threads are
+    the nodes of depth 1.
 
     Nodes that are less than `share` of the run in both instructions and time are left out; at most `budget` are kept,
     the larger ones.
     """
-    sums, stacks = ask(_SUMS.format(key="thread" if by_thread else "null::integer")), ask(_STACKS)
-    tree = _Tree(stacks)
-    start = numbers(sums, "thread", -1).astype(np.int64)
-    nodes = tree.merge(start, numbers(sums, "stack", -1).astype(np.int64))
-    own = {name: np.bincount(nodes, weights=numbers(sums, name).astype(np.float64), minlength=len(tree.parent))
-           for name in _MEASURES}
-    return _pruned(tree, own, share, budget)
+    sums, stacks = ask(_SUMS.format(key="thread" if by_thread else "null::integer")), stacks or Stacks(ask)
+    keys = _keys(numbers(sums, "thread", -1).astype(np.int64),
+                 stacks.rows(numbers(sums, "stack", -1).astype(np.int64)))
+    own = np.stack([numbers(sums, name).astype(np.int64) for name in _MEASURES])
+    return _table(_nodes(stacks, _levels(stacks, keys, own), share), stacks, budget)
 
 
-class _Tree:
-    """Nodes made of stacks. `parent`, `depth`, `function` (−1 none) and `thread` (−1 none) by node; 0 is the root."""
+@dataclass(frozen=True)
+class _Level:
+    """Pairs of a thread (-1: all) and a stack of one depth, ascending, and what each has: its own, and the whole with
+    all that it called; a row each of _MEASURES."""
 
-    def __init__(self, stacks: pa.Table) -> None:
-        number = numbers(stacks, "stack", -1).astype(np.int64)
-        encoded = stacks.column("function").combine_chunks().dictionary_encode()
-        if isinstance(encoded, pa.ChunkedArray):
-            encoded = encoded.unify_dictionaries().combine_chunks()
-        self.names: list[str] = encoded.dictionary.to_pylist()
-        self._function: I64 = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-        self._depth = numbers(stacks, "depth").astype(np.int64)
-        self._number = number
-        parent = self._row(numbers(stacks, "parent", -1).astype(np.int64))
-        if len(parent) and ((parent >= 0) != (self._depth > 1)).any() | (
-                self._depth[parent[parent >= 0]] != self._depth[parent >= 0] - 1).any():
-            raise BadInput("has call stacks whose parents are not one frame shorter", where="table stacks",
-                           remedy="merge the run again")
-        self._parent = parent
-        self.parent = np.array([-1], np.int64)
-        self.depth = np.zeros(1, np.int64)
-        self.function = np.array([-1], np.int64)
-        self.thread = np.array([-1], np.int64)
-
-    def _row(self, stack: I64) -> I64:
-        """Row of a stack's number, −1 where there is none."""
-        if not len(self._number):
-            return np.full(len(stack), -1, np.int64)
-        at = np.minimum(np.searchsorted(self._number, stack), len(self._number) - 1)
-        return np.where(self._number[at] == stack, at, -1)
-
-    def _add(self, parent: I64, function: I64, thread: I64) -> I64:
-        """Nodes for these keys, one for equal ones; their numbers. Keys are given with all of their siblings."""
-        keys = np.stack([parent, function, thread])
-        distinct, inverse = np.unique(keys, axis=1, return_inverse=True)
-        first = len(self.parent)
-        self.parent = np.concatenate([self.parent, distinct[0]])
-        self.depth = np.concatenate([self.depth, self.depth[distinct[0]] + 1])
-        self.function = np.concatenate([self.function, distinct[1]])
-        self.thread = np.concatenate([self.thread, distinct[2]])
-        return first + inverse.reshape(-1)
-
-    def merge(self, thread: I64, stack: I64) -> I64:
-        """The node of each pair of a thread (−1: none) and a stack; makes them and their ancestors.
-
-        Collects the pairs of each depth from the deepest up, then makes nodes from the outermost frames down. A stack
-        that is not known is its thread's own, or the root's.
-        """
-        row = self._row(stack)
-        depth = np.where(row >= 0, self._depth[row], 0) if len(self._depth) else np.zeros(len(row), np.int64)
-        deepest = int(depth.max(initial=0))
-        levels: list[tuple[I64, I64]] = []  # pairs of each depth, the deepest first
-        above = (np.array([], np.int64), np.array([], np.int64))
-        for level in range(deepest, -1, -1):
-            here = depth == level
-            pairs = _distinct(np.concatenate([thread[here], above[0]]), np.concatenate([row[here], above[1]]))
-            levels.append(pairs)
-            parents = self._parent[pairs[1]] if len(self._parent) else pairs[1]
-            above = (pairs[0], np.where(pairs[1] >= 0, parents, -1))
-        result = np.zeros(len(row), np.int64)
-        one, rows = levels.pop()
-        nodes = np.zeros(len(one), np.int64)
-        if (one >= 0).any():
-            nodes = self._add(nodes, np.full(len(one), -1, np.int64), one)
-        result[depth == 0] = nodes[_find((one, rows), thread[depth == 0], row[depth == 0])]
-        for level, pairs in enumerate(reversed(levels), 1):
-            parents = nodes[_find((one, rows), pairs[0], self._parent[pairs[1]])]
-            nodes = self._add(parents, self._function[pairs[1]], np.full(len(pairs[0]), -1, np.int64))
-            one, rows = pairs
-            here = depth == level
-            result[here] = nodes[_find(pairs, thread[here], row[here])]
-        return result
+    keys: I64
+    own: I64
+    whole: I64
 
 
-def _distinct(one: I64, other: I64) -> tuple[I64, I64]:
-    """Distinct pairs, in order."""
-    order = np.lexsort((other, one))
-    one, other = one[order], other[order]
-    new = np.ones(len(one), bool)
-    new[1:] = (one[1:] != one[:-1]) | (other[1:] != other[:-1])
-    return one[new], other[new]
+def _keys(thread: I64, row: I64) -> I64:
+    """One number a pair."""
+    return (thread + 1 << _ROWS) | row + 1
 
 
-def _find(pairs: tuple[I64, I64], one: I64, other: I64) -> I64:
-    """Where pairs are among distinct ones in order; all of them are there."""
-    shift = np.int64(1 << 32)
-    return np.searchsorted((pairs[0] + 1) * shift + pairs[1] + 1, (one + 1) * shift + other + 1)
+def _rows(keys: I64) -> I64:
+    return (keys & (1 << _ROWS) - 1) - 1
 
 
-def _pruned(tree: _Tree, own: dict[str, Any], share: float, budget: int) -> pa.Table:
-    whole = {name: values.copy() for name, values in own.items()}
-    order = np.argsort(-tree.depth, kind="stable")
-    for level in range(int(tree.depth.max(initial=0)), 0, -1):
-        rows = order[np.searchsorted(-tree.depth[order], -level):np.searchsorted(-tree.depth[order], -level, "right")]
-        for values in whole.values():
-            np.add.at(values, tree.parent[rows], values[rows])
-    size = np.maximum(*(whole[name] / max(whole[name][0], 1) for name in ("instructions", "time")))
-    size[0] = np.inf
-    wanted = np.flatnonzero(size >= share)
+def _threads(keys: I64) -> I64:
+    return (keys >> _ROWS) - 1
+
+
+def _levels(stacks: Stacks, keys: I64, own: I64) -> list[_Level]:
+    """The pairs of each depth from 0 on, with those that others were called from: from the deepest up."""
+    depth = stacks.depth(_rows(keys))
+    order = np.argsort(depth, kind="stable")
+    ends = np.cumsum(np.bincount(depth, minlength=1))
+    found: list[_Level] = []
+    for level in range(len(ends) - 1, -1, -1):
+        here = order[ends[level - 1] if level else 0:ends[level]]
+        one, of_one, whole = keys[here], own[:, here], own[:, here]
+        if found:
+            below = found[-1]
+            rows = _rows(below.keys)
+            above = _keys(_threads(below.keys), stacks.parent[rows] if len(stacks.parent) else rows)
+            one = np.concatenate([one, above])
+            of_one = np.concatenate([of_one, np.zeros_like(below.whole)], axis=1)
+            whole = np.concatenate([whole, below.whole], axis=1)
+        found.append(_summed(one, of_one, whole))
+    return found[::-1]
+
+
+def _summed(keys: I64, own: I64, whole: I64) -> _Level:
+    """One of each key."""
+    order = np.argsort(keys, kind="stable")
+    keys = keys[order]
+    first = np.flatnonzero(np.concatenate([np.ones(min(len(keys), 1), np.bool_), keys[1:] != keys[:-1]]))
+    if not len(first):
+        return _Level(keys, own, whole)
+    return _Level(keys[first], np.add.reduceat(own[:, order], first, axis=1),
+                  np.add.reduceat(whole[:, order], first, axis=1))
+
+
+@dataclass(frozen=True)
+class _Nodes:
+    """Nodes, parents first; 0 is the root. `parent`, `function` and `thread` are -1 where there is none; `size` is the
+    larger share of the run, in instructions or time; `own` and `whole` have a row each of _MEASURES."""
+
+    parent: I64
+    depth: I64
+    function: I64
+    thread: I64
+    size: F64
+    own: I64
+    whole: I64
+
+    @classmethod
+    def of(cls, parts: list[_Nodes]) -> _Nodes:
+        return cls(*(np.concatenate([getattr(part, field.name) for part in parts], axis=-1) for field in fields(cls)))
+
+
+def _nodes(stacks: Stacks, levels: list[_Level], share: float) -> _Nodes:
+    """From the outermost frames inwards: stacks of one function and one caller are one node. What is called by one that
+    is too small is too small as well, and not looked at."""
+    outermost = levels[0] if levels else _summed(*(np.zeros((*shape, 0), np.int64) for shape in ((), (3,), (3,))))
+    total = outermost.whole.sum(axis=1, keepdims=True)
+    root = _Nodes(np.array([-1]), np.zeros(1, np.int64), np.array([-1]), np.array([-1]), np.array([np.inf]),
+                  outermost.own.sum(axis=1, keepdims=True), total)
+    threads = _threads(outermost.keys)
+    parts, number = [root], np.zeros(len(threads), np.int64)  # of the pairs of a level, the nodes they are; -1: none
+    if (threads >= 0).any():
+        root.own[:] = 0
+        number = _grown(parts, total, share, outermost, number, np.full(len(threads), -1), threads)
+    above = outermost.keys
+    for level in levels[1:]:
+        rows = _rows(level.keys)
+        callers = number[np.searchsorted(above, _keys(_threads(level.keys), stacks.parent[rows]))]
+        number = _grown(parts, total, share, level, callers, stacks.function[rows], np.full(len(rows), -1))
+        above = level.keys
+        if not (number >= 0).any():
+            break
+    return _Nodes.of(parts)
+
+
+def _grown(parts: list[_Nodes], total: I64, share: float, level: _Level, callers: I64, function: I64,
+           thread: I64) -> I64:
+    """Add the nodes that pairs of a level are, of these functions (or of these threads) called by these nodes; returns
+    the number of each pair's, -1 where it is too small."""
+    number = np.full(len(callers), -1, np.int64)
+    asked = np.flatnonzero(callers >= 0)
+    if not len(asked):
+        return number
+    grown = _summed(callers[asked] << _ROWS | np.maximum(function, thread)[asked] + 1,
+                    level.own[:, asked], level.whole[:, asked])
+    size = (grown.whole[:2] / np.maximum(total[:2], 1)).max(axis=0)
+    kept = np.flatnonzero(size >= share)
+    parent, name = grown.keys[kept] >> _ROWS, _rows(grown.keys[kept])
+    none = np.full(len(kept), -1, np.int64)
+    first = sum(len(part.parent) for part in parts)
+    depth = parts[-1].depth[-1:] + np.ones(len(kept), np.int64)
+    of_threads = bool((thread >= 0).any())
+    parts.append(_Nodes(parent, depth, none if of_threads else name, name if of_threads else none, size[kept],
+                        grown.own[:, kept], grown.whole[:, kept]))
+    numbered = np.full(len(grown.keys), -1, np.int64)
+    numbered[kept] = first + np.arange(len(kept))
+    number[asked] = numbered[np.searchsorted(grown.keys, callers[asked] << _ROWS
+                                             | np.maximum(function, thread)[asked] + 1)]
+    return number
+
+
+def _table(nodes: _Nodes, stacks: Stacks, budget: int) -> pa.Table:
+    """Rows of SCHEMA: at most `budget`, the larger ones."""
+    wanted = np.arange(len(nodes.parent))
     if len(wanted) > budget:
         # a parent is never smaller than its child: those of equal size come by depth
-        wanted = wanted[np.lexsort((tree.depth[wanted], -size[wanted]))][:budget]
-    wanted = wanted[np.lexsort((-whole["instructions"][wanted], tree.depth[wanted]))]
-    number = np.full(len(tree.parent), -1, np.int64)
+        wanted = wanted[np.lexsort((nodes.depth, -nodes.size))][:budget]
+    wanted = wanted[np.lexsort((-nodes.whole[0, wanted], nodes.depth[wanted]))]
+    number = np.full(len(nodes.parent), -1, np.int64)
     number[wanted] = np.arange(len(wanted))
-    parent = np.where(tree.parent[wanted] >= 0, number[tree.parent[wanted]], -1)
-    names = pa.array(tree.names, pa.string())
-    function, thread = tree.function[wanted], tree.thread[wanted]
+    parent = np.where(nodes.parent[wanted] >= 0, number[nodes.parent[wanted]], -1)
+    names = pa.array(stacks.names, pa.string())
+    function, thread = nodes.function[wanted], nodes.thread[wanted]
     columns = {
-        "node": np.arange(len(wanted)), "parent": pa.array(parent, mask=parent < 0), "depth": tree.depth[wanted],
+        "node": np.arange(len(wanted)), "parent": pa.array(parent, mask=parent < 0), "depth": nodes.depth[wanted],
         "function": names.take(pa.array(function, mask=function < 0)) if len(names) else pa.nulls(len(wanted)),
-        "thread": pa.array(thread, mask=thread < 0), "calls": whole["calls"][wanted].astype(np.int64)}
-    for name in ("instructions", "time"):
-        columns[name] = whole[name][wanted].astype(np.int64)
-        columns[f"own_{name}"] = own[name][wanted].astype(np.int64)
+        "thread": pa.array(thread, mask=thread < 0)}
+    for row, name in enumerate(_MEASURES):
+        columns[name] = nodes.whole[row, wanted]
+        columns[f"own_{name}"] = nodes.own[row, wanted]
     return pa.table([pa.array(columns[field.name]).cast(field.type) for field in SCHEMA], schema=SCHEMA)

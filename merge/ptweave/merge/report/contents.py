@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from ptweave.data.errors import PtweaveError
 from ptweave.merge import neighbours, spans
-from ptweave.merge.flame import flame
+from ptweave.merge.flame import Stacks, flame
 from ptweave.merge.render import cell, safe
 from ptweave.merge.report.figures import count, duration
 from ptweave.merge.report.source import Listing, Sources
@@ -335,9 +335,9 @@ class Collector:
 
     def _flame(self, part: Part) -> None:
         self._run.need("profile", "stacks")
-        trees = {}
+        trees, stacks = {}, Stacks(self._ask)
         for key, by_thread in (("together", False), ("threads", True)):
-            tree = flame(self._ask, by_thread=by_thread, budget=FRAMES)
+            tree = flame(self._ask, by_thread=by_thread, budget=FRAMES, stacks=stacks)
             trees[key] = {"parent": [-1 if one is None else one for one in tree.column("parent").to_pylist()],
                           "name": self._strings.column(tree.column("function")),
                           **{name: tree.column(name).to_pylist() for name in
