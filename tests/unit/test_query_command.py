@@ -7,8 +7,10 @@ import argparse
 import csv
 import io
 import json
+import math
 import os
 import pty
+import random
 import signal
 import subprocess
 import sys
@@ -19,16 +21,20 @@ import pyarrow.parquet as pq
 import pytest
 
 from ptweave.cli import query
+from ptweave.cli.output import WRITERS, Rows
 from ptweave.data.bundle import Bundle
 from ptweave.data.errors import BadInput, MachineLacks, PtweaveError
 from ptweave.data.manifest import Manifest
 from ptweave.data.schemas import TABLES
 from ptweave.merge import merge_run
+from ptweave.merge.render import values
+from support.answers import every_type
 from support.bundle_writer import BundleWriter
 
 PROGRAM = """
 import argparse, sys
 from ptweave.cli import query
+from ptweave.cli.output import WRITERS, Rows
 from ptweave.data.errors import PtweaveError
 parser = argparse.ArgumentParser()
 query.configure(parser)
@@ -98,6 +104,24 @@ def test_json_is_an_object_a_line(bundle: Bundle, capfdbinary: pytest.CaptureFix
     assert [json.loads(line) for line in lines] == [
         {"function": HOSTILE, "paths": ["a", None], "args": [1, 2], "total": 249500, "total_1": 249500, "n": None,
          "big": 18446744073709551615}]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_json_has_every_value_of_every_type(seed: int) -> None:
+    def known(value: object) -> object:
+        if isinstance(value, float) and not math.isfinite(value):
+            return None
+        return value.hex() if isinstance(value, bytes) else value
+
+    table = every_type(random.Random(seed), 300)
+    out = io.BytesIO()
+    WRITERS["json"](Rows(table.schema, [], iter(table.to_batches(max_chunksize=100))), out)
+    expected = [{name: known(value) for name, value in zip(table.column_names, row, strict=True)} for row in zip(
+        *(values(column.combine_chunks()) for column in table.columns), strict=True)]
+    found = [json.loads(line) for line in out.getvalue().decode().split("\n")[:-1]]
+    assert found == expected
+    assert found[1:] != expected[:-1], "control"
+
 
 
 def test_parquet_is_written_whole(bundle: Bundle, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:

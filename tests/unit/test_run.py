@@ -9,14 +9,17 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from ptweave.data.bundle import Bundle
 from ptweave.data.errors import BadInput, MachineLacks
 from ptweave.data.manifest import Manifest, State
+from ptweave.data.notices import Notice, NoticeKind
 from ptweave.data.schemas import FLOW, TABLES
 from ptweave.merge import Run, merge_run
-from ptweave.merge.render import TextTable, cell, safe
+from ptweave.merge.render import TextTable, cell, safe, texts, values
+from support.answers import every_type
 from support.bundle_writer import BundleWriter, put, rows_of
 
 
@@ -172,6 +175,25 @@ def test_tables_tell_rows_columns_types_and_units(writer: BundleWriter, run: Run
     assert [(column.name, str(column.type), column.unit) for column in tables["clock"].columns] == [
         ("thread", "int32", ""), ("seq", "int64", "blocks"), ("tsc", "uint64", "ticks"), ("t", "int64", "ns"),
         ("before", "int32", "instructions")]
+
+
+def test_who_misses_a_table_is_told_what_was_not_recorded(tmp_path: Path) -> None:
+    static = "thunks: the program is static, so libtthread cannot be preloaded"
+    stayed = Notice(NoticeKind.FALLBACK, "threads stay threads, for a reason")
+    process = "record with --threads process a program that makes threads, and merge"
+    for number, (merged, lacks, notices, thunks, races) in enumerate([
+            (True, [static], [], f"the run lacks {static}", f"the run lacks {static}"),
+            (True, ["merge: no decoded thunks"], [], "the run lacks decoded thunks", "the run lacks decoded thunks"),
+            (True, ["the end: it was killed"], [stayed], "merge the run: ptweave merge RUN", stayed.text),
+            (True, [], [], "merge the run: ptweave merge RUN", process),
+            (False, [static], [stayed], "merge the run: ptweave merge RUN", process)]):
+        bundle = Bundle.create(tmp_path / f"{number}.ptw", Manifest(state=State.PARTIAL, lacks=lacks, notices=notices))
+        if merged:
+            put(bundle, TABLES["threads"], [])
+        with Run(bundle.path) as run:
+            assert run.missing["thunks"] == f"was not made: {thunks}"
+            assert run.missing["races"] == f"was not made: {races}"
+            assert run.missing["calls"] == "was not made: merge the run with calls: ptweave merge --calls RUN"
 
 
 def test_every_table_can_be_asked_made_or_not(run: Run, tmp_path: Path) -> None:
@@ -337,3 +359,31 @@ def test_tables_align_numbers_right_and_fit_a_terminal() -> None:
     assert lines[2].endswith("    1") and lines[3].endswith("20000") and "…" in lines[2]
     wide = TextTable(["name", "n"], [False, True], rows)
     assert "a" * 100 in next(iter(wide.lines(rows)))
+
+
+@pytest.mark.parametrize("limit", [None, 40, 200])
+@pytest.mark.parametrize("seed", range(3))
+def test_batches_of_rows_are_written_as_rows_one_by_one_are(seed: int, limit: int | None) -> None:
+    for rows in (0, 1, 200):
+        table = every_type(random.Random(seed), rows)
+        for order in (table.column_names, table.column_names[::-1]):
+            chosen = table.select(order)
+            tuples = [tuple(row) for row in zip(*(values(column.combine_chunks()) for column in chosen.columns),
+                                                strict=True)]
+            numeric = [name in ("i", "u", "real", "sum") for name in order]
+            text = TextTable(order, numeric, tuples[:20], limit)  # wider ones come later
+            batch = chosen.combine_chunks().to_batches()[0] if rows else pa.RecordBatch.from_pylist([], chosen.schema)
+            assert text.text(batch) == "".join(f"{line}\n" for line in text.lines(tuples))
+            assert not rows or text.text(batch) != "".join(f"{line}\n" for line in text.lines(tuples[1:])), "control"
+
+
+def test_texts_ask_once_for_what_is_the_same_and_say_missing_for_what_is_missing() -> None:
+    asked: list[object] = []
+
+    def shown(value: object) -> str:
+        asked.append(value)
+        return f"<{value}>"
+
+    assert texts(pa.array(["a", None, "a", "b"]), shown).to_pylist() == ["<a>", "<None>", "<a>", "<b>"]
+    assert sorted(map(str, asked)) == ["None", "a", "b"]
+    assert texts(pa.array([7, None], pa.int32()), shown).to_pylist() == ["7", "<None>"]

@@ -5,14 +5,17 @@ from __future__ import annotations
 
 import html
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ptweave.data.errors import BadInput
 
 _MAX_CELL = 120
+_TEXT = pa.large_string()
+_GAP = "  "
 _UNSAFE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 
 
@@ -29,6 +32,19 @@ def values(column: pa.Array) -> list[Any]:
     if pa.types.is_decimal(column.type) and column.type.scale == 0:
         return [None if value is None else int(value) for value in found]
     return found
+
+
+def texts(column: pa.Array, shown: Callable[[Any], str]) -> pa.Array:
+    """A column's values as text: whole numbers as they are, of others what `shown` makes of each, which is asked once
+    where texts are the same. A value that is missing is None to it."""
+    if pa.types.is_integer(column.type):
+        return column.cast(_TEXT).fill_null(shown(None))
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        column = column.dictionary_encode()
+    if not pa.types.is_dictionary(column.type):
+        return pa.array([shown(value) for value in values(column)], _TEXT)
+    distinct = pa.array([shown(value) for value in values(column.dictionary)], _TEXT)
+    return distinct.take(column.indices).fill_null(shown(None))
 
 
 def safe(text: str) -> str:
@@ -95,21 +111,36 @@ class TextTable:
                 break
             self._widths[widest] -= 1
 
+    def _padded(self, text: str, column: int) -> str:
+        width = self._widths[column]
+        shown = _fit(text, width if self._cut else None)
+        pad = " " * (width - width_of(shown))
+        return pad + shown if self._numeric[column] else shown + pad
+
     def _line(self, cells: Sequence[str]) -> str:
-        parts = []
-        for text, width, right in zip(cells, self._widths, self._numeric, strict=True):
-            shown = _fit(text, width if self._cut else None)
-            pad = " " * (width - width_of(shown))
-            parts.append(pad + shown if right else shown + pad)
-        return "  ".join(parts).rstrip()
+        return _GAP.join(self._padded(text, column) for column, text in enumerate(cells)).rstrip()
 
     def header(self) -> list[str]:
         """The names, and a rule below them."""
-        return [self._line(self._names), "  ".join("─" * width for width in self._widths)]
+        return [self._line(self._names), _GAP.join("─" * width for width in self._widths)]
 
     def lines(self, rows: Iterable[Sequence[object]]) -> Iterable[str]:
         """Rows, a line each."""
         return (self._line([cell(value) for value in row]) for row in rows)
+
+    def text(self, batch: pa.RecordBatch) -> str:
+        """The rows of a batch, which has columns, a line each: the same as `lines`, many at a time."""
+        columns = [self._column(column, number) for number, column in enumerate(batch.columns)]
+        lines = pc.utf8_rtrim_whitespace(pc.binary_join_element_wise(*columns, pa.scalar(_GAP, _TEXT)))
+        return "".join(f"{line}\n" for line in lines.to_pylist())
+
+    def _column(self, column: pa.Array, number: int) -> pa.Array:
+        if not pa.types.is_integer(column.type):
+            return texts(column, lambda value: self._padded(cell(value), number))
+        shown, width = texts(column, cell), self._widths[number]
+        if self._cut and (pc.max(pc.binary_length(shown)).as_py() or 0) > width:
+            return pa.array([self._padded(text, number) for text in shown.to_pylist()], _TEXT)
+        return (pc.utf8_lpad if self._numeric[number] else pc.utf8_rpad)(shown, width)
 
 
 def html_table(names: Sequence[str], numeric: Sequence[bool], rows: Iterable[Sequence[object]]) -> str:

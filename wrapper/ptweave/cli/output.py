@@ -11,7 +11,7 @@ import math
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 from itertools import chain, islice
 from pathlib import Path
@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from ptweave.data.errors import BadInput, MachineLacks
 from ptweave.merge import Result
-from ptweave.merge.render import TextTable, values
+from ptweave.merge.render import TextTable, texts, values
 
 _SAMPLE = 1000  # rows the widths of a printed table follow
 
@@ -114,22 +114,28 @@ class Rows:
         first = list(islice(batches, 1))
         return cls(schema, result.numeric, chain(first, batches))
 
-    def tuples(self) -> Iterator[tuple[Any, ...]]:
-        """Rows as tuples; columns may share a name."""
-        for batch in self.batches:
-            yield from zip(*(values(column) for column in batch.columns), strict=True)
+
+def tuples(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
+    """Rows as tuples; columns may share a name."""
+    for batch in batches:
+        yield from zip(*(values(column) for column in batch.columns), strict=True)
 
 
 # --- writers -------------------------------------------------------------------------------------------------------
 
 
 def _write_table(rows: Rows, sink: IO[bytes]) -> None:
-    tuples = rows.tuples()
-    sample = list(islice(tuples, _SAMPLE))
+    first = []
+    for batch in rows.batches:
+        first.append(batch)
+        if sum(one.num_rows for one in first) >= _SAMPLE:
+            break
+    sample = list(islice(tuples(first), _SAMPLE))
     terminal = sink is sys.stdout.buffer and sys.stdout.isatty()
     table = TextTable(rows.names, rows.numeric, sample, shutil.get_terminal_size().columns if terminal else None)
-    for line in chain(table.header(), table.lines(chain(sample, tuples))):
-        sink.write(line.encode() + b"\n")
+    sink.write("".join(f"{line}\n" for line in table.header()).encode())
+    for batch in chain(first, rows.batches):
+        sink.write(table.text(batch).encode())
 
 
 def _write_csv(rows: Rows, sink: IO[bytes]) -> None:
@@ -156,10 +162,15 @@ def _flat(column: pa.Array) -> pa.Array:
 def _write_json(rows: Rows, sink: IO[bytes]) -> None:
     """One object a line (ndjson). Of columns that share a name the later ones get a number."""
     keys = [json.dumps(name) + ":" for name in _distinct(rows.names)]
-    for row in rows.tuples():
-        fields = ",".join(key + json.dumps(_plain(value), ensure_ascii=False)
-                          for key, value in zip(keys, row, strict=True))
-        sink.write(b"{" + fields.encode("utf-8", "backslashreplace") + b"}\n")
+    for batch in rows.batches:
+        columns = [texts(column, _json) for column in batch.columns]
+        for row in zip(*(column.to_pylist() for column in columns), strict=True):
+            fields = ",".join([key + value for key, value in zip(keys, row, strict=True)])
+            sink.write(b"{" + fields.encode("utf-8", "backslashreplace") + b"}\n")
+
+
+def _json(value: Any) -> str:
+    return json.dumps(_plain(value), ensure_ascii=False)
 
 
 def _distinct(names: list[str]) -> list[str]:
