@@ -9,10 +9,11 @@ the trace says. Field numbers are those of protos/perfetto/trace/perfetto_trace.
 from __future__ import annotations
 
 from enum import IntEnum
+from functools import lru_cache
 from typing import IO
 
 from ptweave.merge.exports.protobuf import chunk, fixed64, number, text
-from ptweave.merge.exports.spans import Extent, Span, Thread, calls, lacking, processes, spans, threads
+from ptweave.merge.exports.spans import THUNK, Extent, Span, Thread, calls, lacking, processes, spans, threads
 from ptweave.merge.render import safe
 from ptweave.merge.run import Run
 
@@ -20,6 +21,8 @@ REALTIME, MONOTONIC = 1, 3
 """Clocks of `perfetto.protos.BuiltinClock`."""
 
 _SEQUENCE = 1
+_OF_SEQUENCE = number(10, _SEQUENCE)
+_KEPT = 1 << 14  # parts of events, so many of each kind
 _CLEARED = 1  # TracePacket.SEQ_INCREMENTAL_STATE_CLEARED
 
 
@@ -49,11 +52,32 @@ def _process(pid: int) -> int:
 
 def _packet(body: bytes) -> bytes:
     """Trace.packet"""
-    return chunk(1, body + number(10, _SEQUENCE))
+    return chunk(1, body + _OF_SEQUENCE)
 
 
 def _event(t: int, kind: _Type, track: int, body: bytes = b"") -> bytes:
-    return _packet(number(8, t) + chunk(11, number(9, kind) + number(11, track) + body))
+    return _packet(number(8, t) + chunk(11, _on(kind, track) + body))
+
+
+# Most of an event is what others have as well: it is made once.
+
+
+@lru_cache(_KEPT)
+def _on(kind: _Type, track: int) -> bytes:
+    return number(9, kind) + number(11, track)
+
+
+@lru_cache(_KEPT)
+def _named(what: str, name: str) -> bytes:
+    return text(22, what) + text(23, safe(name))
+
+
+def _own_fact(name: str, value: str) -> bytes:
+    """DebugAnnotation: 10 name, 6 string_value"""
+    return chunk(4, text(10, name) + text(6, safe(value)))
+
+
+_fact = lru_cache(_KEPT)(_own_fact)
 
 
 def _described(body: bytes) -> bytes:
@@ -105,9 +129,9 @@ def _describe(out: IO[bytes], thread: Thread, with_calls: bool) -> None:
 
 def _write(out: IO[bytes], span: Span) -> None:
     track = _uuid(span.thread, _Track.SYSTEM_CALLS if span.what == "system call" else _Track.MAIN)
-    body = text(22, span.what) + text(23, safe(span.name))
-    for name, value in span.facts:  # DebugAnnotation: 10 name, 6 string_value
-        body += chunk(4, text(10, name) + text(6, safe(value)))
+    body = _named(span.what, span.name)
+    for name, value in span.facts:
+        body += _own_fact(name, value) if name == THUNK else _fact(name, value)
     for flow in (*span.leaving, *span.coming):
         body += fixed64(47, flow)
     if span.what == "gap":

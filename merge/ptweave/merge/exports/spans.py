@@ -6,22 +6,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from ptweave.merge import timeline as timelines
 from ptweave.merge.run import Run
+from ptweave.merge.tables import I64, numbers
 
 UNKNOWN = "[unknown]"
 """The name of a function that has none."""
 
-_SPANS = """
-with spans as ({timeline}),
-ids as (select row_number() over () as id, from_thread, from_thunk, to_thread, to_thunk from edges where {sync}),
-leaving as (select from_thread as thread, from_thunk as thunk, list(id) as ids from ids group by all),
-coming as (select to_thread as thread, to_thunk as thunk, list(id) as ids from ids group by all)
-select t_begin, t_end, spans.thread, what, detail, spans.thunk, object, function,
-       case when what = 'run' then leaving.ids end, case when what = 'run' then coming.ids end
-from spans left join leaving on leaving.thread = spans.thread and leaving.thunk = spans.thunk
-left join coming on coming.thread = spans.thread and coming.thunk = spans.thunk
-where spans.thread is not null and t_begin is not null order by t_begin, spans.thread, t_end desc"""
+THUNK = "thunk"
+"""The fact of a span that no other one has."""
+
+_ROWS = 1 << 12  # that are Python objects at a time
+
+_SYNC = "select from_thread, from_thunk, to_thread, to_thunk from edges where kind = 'sync'"
 
 _CALLS = """
 select "call", depth, function, t_enter, t_exit from calls
@@ -81,7 +82,7 @@ class Span:
     def facts(self) -> Iterator[tuple[str, str]]:
         """What else is known of it."""
         if self.thunk is not None:
-            yield "thunk", f"{self.thread}.{self.thunk}"
+            yield THUNK, f"{self.thread}.{self.thunk}"
         if self.object is not None:
             yield "object", f"{self.object:#x}"
         if self.function is not None:
@@ -118,15 +119,58 @@ def processes(run: Run, known: list[Thread]) -> list[Process]:
     return [Process(pid, str(names.get(pid, pid))) for pid in sorted({thread.pid for thread in known})]
 
 
+class _Ends:
+    """One end of each synchronisation: which have theirs in a thunk. Memory: 16 bytes each."""
+
+    def __init__(self, thread: I64, thunk: I64) -> None:
+        keys = _key(thread, thunk)
+        self._order = np.argsort(keys, kind="stable")
+        self._keys = keys[self._order]
+
+    def of(self, thread: I64, thunk: I64) -> list[tuple[int, ...]]:
+        """Ids of those of each thunk."""
+        keys = _key(thread, thunk)
+        first, after = np.searchsorted(self._keys, keys), np.searchsorted(self._keys, keys, "right")
+        found: list[tuple[int, ...]] = [()] * len(keys)
+        for at in np.flatnonzero(after > first).tolist():
+            found[at] = tuple((self._order[first[at]:after[at]] + 1).tolist())
+        return found
+
+
+def _key(thread: I64, thunk: I64) -> I64:
+    """One number of both; thunks of each thread are numbered in 31 bits."""
+    return thread << 31 | thunk
+
+
 def spans(run: Run, extent: Extent) -> Iterator[Span]:
     """Operations, running, system calls and gaps in order of time."""
     question = timelines.question(run.names_of(timelines.names()), thread=extent.thread, begin=extent.begin,
-                                 end=extent.end)
-    sync = "false" if "edges" in run.missing else "kind = 'sync'"
-    for begin, end, thread, what, detail, thunk, object_, function, leaving, coming in run.sql(
-            _SPANS.format(timeline=question.sql, sync=sync), *question.params):
-        yield Span(begin, max(begin, end if end is not None else begin), thread, what, detail, thunk, object_, function,
-                   tuple(leaving or ()), tuple(coming or ()))
+                                  end=extent.end)
+    leaving, coming = _synchronised(run)
+    _, batches = run.sql(question.sql, *question.params).stream(_ROWS)
+    for batch in batches:
+        kept = batch.filter(pc.and_(pc.is_valid(batch["thread"]), pc.is_valid(batch["t_begin"])))
+        rows = kept.select(["t_begin", "t_end", "thread", "what", "detail", "thunk", "object", "function"])
+        runs = pc.and_(pc.equal(kept["what"], "run"), pc.is_valid(kept["thunk"]))
+        thread, thunk = (pc.if_else(runs, kept[name].cast(pa.int64()), -1).to_numpy(zero_copy_only=False)
+                         for name in ("thread", "thunk"))
+        columns = [column.to_pylist() for column in rows.columns]
+        for begin, end, *others, left, came in zip(
+                *columns, leaving.of(thread, thunk), coming.of(thread, thunk), strict=True):
+            number, what, detail, of, object_, function = others
+            yield Span(begin, max(begin, end if end is not None else begin), number, what, detail, of, object_,
+                       function, left, came)
+
+
+def _synchronised(run: Run) -> tuple[_Ends, _Ends]:
+    """The releases of synchronisation edges, and the acquires."""
+    if "edges" in run.missing:
+        nothing = np.zeros(0, np.int64)
+        return _Ends(nothing, nothing), _Ends(nothing, nothing)
+    table = run.sql(_SYNC).arrow()
+    released, released_by, acquired, acquired_by = (numbers(table, name, -1).astype(np.int64) for name in (
+        "from_thunk", "from_thread", "to_thunk", "to_thread"))
+    return _Ends(released_by, released), _Ends(acquired_by, acquired)
 
 
 def calls(run: Run, thread: int, extent: Extent) -> Iterator[Edge]:
