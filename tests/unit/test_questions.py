@@ -19,7 +19,7 @@ import pytest
 from ptweave.cli import main
 from ptweave.data.bundle import Bundle
 from ptweave.data.errors import BadInput
-from ptweave.data.schemas import THUNKS
+from ptweave.data.schemas import SYSCALLS, THUNKS
 from ptweave.merge import Run, merge_run
 from ptweave.merge.critical_path import critical_path
 from support.bundle_writer import BundleWriter, put, rows_of
@@ -390,8 +390,8 @@ def put_races(bundle: Bundle) -> None:
     write_table(bundle.tables, RACES, RACES.schema.empty_table())
 
 
-@pytest.mark.parametrize(("table", "command"), [("edges", "contention"), ("thunks", "timeline"), ("profile", "hot"),
-                                                ("edges", "lineage"), ("thunks", "critical-path")])
+@pytest.mark.parametrize(("table", "command"), [("edges", "contention"), ("profile", "hot"), ("edges", "lineage"),
+                                                ("thunks", "critical-path")])
 def test_a_table_that_is_missing_or_corrupt_is_said_and_others_are_answered(
         bundle: Bundle, capfd: pytest.CaptureFixture[str], table: str, command: str) -> None:
     (bundle.tables / table / "0.parquet").write_bytes(b"PAR1 no")
@@ -401,6 +401,40 @@ def test_a_table_that_is_missing_or_corrupt_is_said_and_others_are_answered(
     status, out, err = ask(capfd, command, str(bundle.path), *COMMANDS[command])
     assert (status, out) == (2, "") and "was not made" in err and len(err.splitlines()) == 1
     assert ask(capfd, "query", str(bundle.path), "select count(*) from flow")[0] == 0
+
+
+def test_a_timeline_has_what_there_is_and_says_what_there_is_not(bundle: Bundle,
+                                                                 capfd: pytest.CaptureFixture[str]) -> None:
+    def told(*words: str) -> tuple[int, set[str], list[str]]:
+        status, out, err = ask(capfd, "timeline", str(bundle.path), "--format", "json", *words)
+        return status, {json.loads(line)["what"] for line in out.splitlines()}, err.splitlines()
+
+    put(bundle, SYSCALLS, [{"thread": 0, "t_enter": 100, "t_exit": 200, "name": "read"}])
+    status, whole, err = told()
+    assert (status, err) == (0, []) and {"run", "system call"} <= whole
+    (bundle.tables / "thunks" / "0.parquet").write_bytes(b"PAR1 no")
+    status, found, err = told()
+    assert status == 1 and found == whole - {"begin", "operation", "run"} and "system call" in found
+    assert len(err) == 1 and "without thunks: " in err[0] and "is corrupt" in err[0]
+    shutil.rmtree(bundle.tables / "thunks")
+    status, found, err = told("--resolution", "1ms")
+    assert status == 1 and "system call" in found and len(err) == 1
+    assert "without thunks, which was not made: merge the run" in err[0]
+    for part in ("syscalls", "gaps"):
+        shutil.rmtree(bundle.tables / part, ignore_errors=True)
+    status, found, err = told()
+    assert status == 2 and not found and len(err) == 1 and "table thunks: was not made" in err[0]
+
+
+def test_a_resolution_has_units(bundle: Bundle, capfd: pytest.CaptureFixture[str]) -> None:
+    answers = [ask(capfd, "timeline", str(bundle.path), "--resolution", text)
+               for text in ("2000000", "2000000ns", "2000us", "2ms")]
+    assert {status for status, _, _ in answers} == {0} and len({out for _, out, _ in answers}) == 1
+    assert ask(capfd, "timeline", str(bundle.path), "--resolution", "1ns")[1] != answers[0][1], "control"
+    for text in ("1 ms", "-1", "1h", "ms", "1.5ms", "\u0661"):
+        with pytest.raises(SystemExit, match="2"):
+            ask(capfd, "timeline", str(bundle.path), f"--resolution={text}")
+        assert "is no time" in capfd.readouterr().err
 
 
 def test_options_that_cannot_be_together_are_refused(bundle: Bundle, capfd: pytest.CaptureFixture[str]) -> None:

@@ -4,18 +4,33 @@
 from __future__ import annotations
 
 import argparse
+import re
 
+from ptweave.cli import say
 from ptweave.cli.output import add_output, write_result
 from ptweave.cli.parts import add_run_path
-from ptweave.data.errors import Exit
+from ptweave.data.errors import BadInput, Exit
+from ptweave.data.schemas import THUNKS
 from ptweave.merge import Run
+from ptweave.merge.run import NotMade
+from ptweave.merge.timeline import PARTS
 
 SUMMARY = "operations, running, system calls and gaps of threads, in order of time"
 EXAMPLES = """\
   ptweave timeline prog.ptw --thread 3
-  ptweave timeline prog.ptw --resolution 1000000     # what is shorter than a millisecond: summed up
+  ptweave timeline prog.ptw --resolution 1ms     # what is shorter than a millisecond: summed up
   ptweave timeline prog.ptw --format csv -o timeline.csv
 """
+
+_UNITS = {"": 1, "ns": 1, "us": 1000, "ms": 10**6, "s": 10**9}
+
+
+def _duration(text: str) -> int:
+    """Nanoseconds, of a whole number with a unit or without."""
+    found = re.fullmatch(r"(\d{1,18})(ns|us|ms|s|)", text, re.ASCII)
+    if not found:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time: give a whole number of ns, or one with us, ms or s")
+    return int(found[1]) * _UNITS[found[2]]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -24,14 +39,37 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--thread", metavar="N", type=int, help="of this thread only")
     parser.add_argument("--from", dest="begin", metavar="NS", type=int, help="not what ended before this time")
     parser.add_argument("--to", dest="end", metavar="NS", type=int, help="not what began after this time")
-    parser.add_argument("--resolution", metavar="NS", type=int, help="fold spans shorter than this: those of a thread "
-                        "and kind that begin in one stretch of that length are one row, with their number (spans)")
+    parser.add_argument("--resolution", metavar="TIME", type=_duration,
+                        help="fold spans shorter than this (ns, or with a unit: 100us, 1ms, 2s): those of a thread and "
+                        "kind that begin in one stretch of that length are one row, with their number (spans)")
     add_output(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Answer; returns the exit status."""
     with Run(args.run) as opened:
-        write_result(opened.timeline(thread=args.thread, begin=args.begin, end=args.end,
+        parts, missing = _parts(opened)
+        write_result(opened.timeline(thread=args.thread, begin=args.begin, end=args.end, parts=parts,
                                      resolution=args.resolution), args)
-    return int(Exit.DONE)
+    for line in missing:
+        say(f"{args.run}: {line}")
+    return int(Exit.INCOMPLETE if missing else Exit.DONE)
+
+
+def _parts(opened: Run) -> tuple[list[str], list[str]]:
+    """Parts of a timeline that can be answered, and lines about the others. System calls and gaps need not be there.
+    Raises BadInput where there is none."""
+    parts, missing = [], []
+    for part in PARTS:
+        try:
+            opened.need(part)
+        except NotMade:
+            if part == THUNKS.name:
+                missing.append(f"without {part}, which {opened.missing[part]}")
+        except BadInput:
+            missing.append(f"without {part}: {opened.missing[part]}")
+        else:
+            parts.append(part)
+    if not parts:
+        opened.need(THUNKS.name)
+    return parts, missing
