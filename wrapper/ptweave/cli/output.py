@@ -25,6 +25,7 @@ from ptweave.data.errors import BadInput, MachineLacks
 from ptweave.merge import Result
 from ptweave.merge.render import TextTable, texts, values
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False)  # `json.dumps` would make one for each value
 _SAMPLE = 1000  # rows the widths of a printed table follow
 
 
@@ -170,7 +171,7 @@ def _write_json(rows: Rows, sink: IO[bytes]) -> None:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(_plain(value), ensure_ascii=False)
+    return _ENCODER.encode(_plain(value))
 
 
 def _distinct(names: list[str]) -> list[str]:

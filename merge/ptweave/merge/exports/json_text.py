@@ -8,9 +8,12 @@ from collections.abc import Iterable
 from typing import IO, Any
 
 
+_ENCODER = json.JSONEncoder(separators=(",", ":"))  # `json.dumps` would make one for each value
+
+
 def dumps(value: Any) -> bytes:
     """A value as JSON in ASCII: every name from a recorded program is a string and nothing else."""
-    return json.dumps(value, separators=(",", ":")).encode()
+    return _ENCODER.encode(value).encode()
 
 
 def items(out: IO[bytes], values: Iterable[bytes]) -> None:
