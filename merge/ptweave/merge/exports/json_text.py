@@ -7,7 +7,6 @@ import json
 from collections.abc import Iterable
 from typing import IO, Any
 
-
 _ENCODER = json.JSONEncoder(separators=(",", ":"))  # `json.dumps` would make one for each value
 
 
