@@ -163,7 +163,7 @@ class _Nodes:
 def _nodes(stacks: Stacks, levels: list[_Level], share: float) -> _Nodes:
     """From the outermost frames inwards: stacks of one function and one caller are one node. What is called by one that
     is too small is too small as well, and not looked at."""
-    outermost = levels[0] if levels else _summed(*(np.zeros((*shape, 0), np.int64) for shape in ((), (3,), (3,))))
+    outermost = levels[0]
     total = outermost.whole.sum(axis=1, keepdims=True)
     root = _Nodes(np.array([-1]), np.zeros(1, np.int64), np.array([-1]), np.array([-1]), np.array([np.inf]),
                   outermost.own.sum(axis=1, keepdims=True), total)
@@ -191,8 +191,8 @@ def _grown(parts: list[_Nodes], total: I64, share: float, level: _Level, callers
     asked = np.flatnonzero(callers >= 0)
     if not len(asked):
         return number
-    grown = _summed(callers[asked] << _ROWS | np.maximum(function, thread)[asked] + 1,
-                    level.own[:, asked], level.whole[:, asked])
+    keys = callers[asked] << _ROWS | np.maximum(function, thread)[asked] + 1
+    grown = _summed(keys, level.own[:, asked], level.whole[:, asked])
     size = (grown.whole[:2] / np.maximum(total[:2], 1)).max(axis=0)
     kept = np.flatnonzero(size >= share)
     parent, name = grown.keys[kept] >> _ROWS, _rows(grown.keys[kept])
@@ -204,8 +204,7 @@ def _grown(parts: list[_Nodes], total: I64, share: float, level: _Level, callers
                         grown.own[:, kept], grown.whole[:, kept]))
     numbered = np.full(len(grown.keys), -1, np.int64)
     numbered[kept] = first + np.arange(len(kept))
-    number[asked] = numbered[np.searchsorted(grown.keys, callers[asked] << _ROWS
-                                             | np.maximum(function, thread)[asked] + 1)]
+    number[asked] = numbered[np.searchsorted(grown.keys, keys)]
     return number
 
 
