@@ -309,6 +309,27 @@ def test_a_folded_timeline_has_the_long_spans_and_the_sums_of_the_others(bundle:
     assert Counter(keys) == Counter({(row["thread"], row["what"], row["t_begin"] // resolution) for row in short})
 
 
+@pytest.mark.parametrize("resolution", [1, 50, 100, 250, 1 << 40])
+def test_a_folded_critical_path_has_the_long_segments_and_the_sums_of_the_others(bundle: Bundle,
+                                                                                 resolution: int) -> None:
+    with Run(bundle.path) as run:
+        every = run.critical_path().arrow().to_pylist()
+        folded = run.critical_path(resolution=resolution).arrow().to_pylist()
+    assert [row["t_begin"] for row in folded] == sorted(row["t_begin"] for row in folded)
+    expected: dict[tuple[object, ...], dict[str, object]] = {}
+    for row in every:
+        if row["ns"] >= resolution:
+            expected[row["t_begin"], row["t_end"]] = {**row, "spans": 1}
+            continue
+        one = expected.setdefault((row["thread"], row["what"], row["t_begin"] // resolution), {
+            **dict.fromkeys(row), "thread": row["thread"], "what": row["what"], "t_begin": row["t_begin"], "ns": 0,
+            "spans": 0})
+        one |= {"t_end": row["t_end"], "ns": one["ns"] + row["ns"], "spans": one["spans"] + 1}
+    assert sorted(map(str, folded)) == sorted(map(str, expected.values()))
+    assert sum(row["spans"] for row in folded) == len(every)
+    assert resolution < 1 << 40 or len(folded) < len(every)
+
+
 @pytest.mark.parametrize("what", ["clock", "thunk"])
 def test_a_killed_thread_did_not_end_before_what_it_did_last(tmp_path: Path, what: str) -> None:
     """Its process's end is known by what the process wrote last."""
@@ -344,8 +365,10 @@ def test_a_thread_that_says_when_it_ends_ended_then(tmp_path: Path) -> None:
 
 
 def test_a_resolution_of_nothing_is_refused(bundle: Bundle) -> None:
-    with Run(bundle.path) as run, pytest.raises(BadInput, match="is no resolution"):
-        run.timeline(resolution=0)
+    with Run(bundle.path) as run:
+        for ask_for in (run.timeline, run.critical_path):
+            with pytest.raises(BadInput, match="is no resolution"):
+                ask_for(resolution=0)
 
 
 def test_a_thunk_that_is_not_there_or_none_is_said(bundle: Bundle) -> None:
@@ -426,14 +449,15 @@ def test_a_timeline_has_what_there_is_and_says_what_there_is_not(bundle: Bundle,
     assert status == 2 and not found and len(err) == 1 and "table thunks: was not made" in err[0]
 
 
-def test_a_resolution_has_units(bundle: Bundle, capfd: pytest.CaptureFixture[str]) -> None:
-    answers = [ask(capfd, "timeline", str(bundle.path), "--resolution", text)
+@pytest.mark.parametrize("command", ["timeline", "critical-path"])
+def test_a_resolution_has_units(bundle: Bundle, capfd: pytest.CaptureFixture[str], command: str) -> None:
+    answers = [ask(capfd, command, str(bundle.path), "--resolution", text)
                for text in ("2000000", "2000000ns", "2000us", "2ms")]
     assert {status for status, _, _ in answers} == {0} and len({out for _, out, _ in answers}) == 1
-    assert ask(capfd, "timeline", str(bundle.path), "--resolution", "1ns")[1] != answers[0][1], "control"
+    assert ask(capfd, command, str(bundle.path), "--resolution", "1ns")[1] != answers[0][1], "control"
     for text in ("1 ms", "-1", "1h", "ms", "1.5ms", "\u0661"):
         with pytest.raises(SystemExit, match="2"):
-            ask(capfd, "timeline", str(bundle.path), f"--resolution={text}")
+            ask(capfd, command, str(bundle.path), f"--resolution={text}")
         assert "is no time" in capfd.readouterr().err
 
 

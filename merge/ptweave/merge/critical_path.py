@@ -282,3 +282,21 @@ def _named(rows: pa.Table, name: I64, names: list[str]) -> pa.Table:
         rows = rows.set_column(rows.schema.get_field_index(column), column, pc.if_else(
             called, other, rows[column].cast(other.type)))
     return rows
+
+
+def folded(path: pa.Table, resolution: int) -> pa.Table:
+    """The path with segments shorter than `resolution` (ns) put together: those of a thread and kind that begin
+    in the same stretch of that length are one row, from the first one's begin to the last one's end, with the sum of
+    their ns, without thunk, operation, object and function. A column more, `spans`: how many a row is."""
+    path = path.set_column(COLUMNS.index("what"), "what", path["what"].cast(pa.string()))
+    short = pc.less(path["ns"], resolution)
+    few = path.filter(short)
+    sums = few.append_column("stretch", pc.divide(few["t_begin"], resolution)).group_by(
+        ["thread", "what", "stretch"]).aggregate([("t_begin", "min"), ("t_end", "max"), ("ns", "sum"), ("ns", "count")])
+    known = {"t_begin": "t_begin_min", "t_end": "t_end_max", "ns": "ns_sum", "thread": "thread", "what": "what",
+             "spans": "ns_count"}
+    whole = path.filter(pc.invert(short))
+    whole = whole.append_column("spans", pa.array(np.ones(whole.num_rows, np.int64)))
+    rows = pa.table([sums[known[field.name]].cast(field.type) if field.name in known else pa.nulls(
+        sums.num_rows, field.type) for field in whole.schema], schema=whole.schema)
+    return pa.concat_tables([whole, rows]).sort_by([(name, "ascending") for name in ("t_begin", "t_end", "what")])

@@ -278,8 +278,7 @@ class Run(Relations):
         thunks the question is answered only when it is asked without them. Spans shorter than `resolution` (ns) are
         folded, and counted in a column `spans`. Raises BadInput for a resolution below 1, a thread that is not there,
         an end before the begin, and parts that are none."""
-        if resolution is not None and resolution < 1:
-            raise BadInput("is no resolution", where=str(resolution), remedy="give 1 ns or more")
+        _check_resolution(resolution)
         for part in parts:
             if part not in timelines.PARTS:
                 raise BadInput("is no part of a timeline", where=part, remedy=f"there are {', '.join(timelines.PARTS)}")
@@ -321,13 +320,16 @@ class Run(Relations):
         self.need("calls")
         return self._ask(questions.calls(part))
 
-    def critical_path(self) -> Result:
-        """What the run's end had to wait for, in order of time."""
+    def critical_path(self, *, resolution: int | None = None) -> Result:
+        """What the run's end had to wait for, in order of time. Segments shorter than `resolution` (ns) are folded, and
+        counted in a column `spans`. Raises BadInput for a resolution below 1."""
+        _check_resolution(resolution)
         self.need("thunks", "edges")
         names = self.names_of(timelines.names(["thunks", "syscalls"]))
         asked = (critical_path.THUNKS.format(names=names), critical_path.EDGES, critical_path.ENDS,
                  critical_path.BEGINNINGS, critical_path.CALLS.format(names=names), call_waits.WAITS)
-        return self._of(critical_path.critical_path(*(self.sql(sql).arrow() for sql in asked)))
+        path = critical_path.critical_path(*(self.sql(sql).arrow() for sql in asked))
+        return self._of(path if resolution is None else critical_path.folded(path, resolution))
 
     def lineage(self, *, to: str | None = None, from_: str | None = None, memory: bool = False) -> Result:
         """All that a node depended on (`to`), or reached (`from_`): thunks, and inputs or outputs. docs/merge.md says
@@ -408,6 +410,11 @@ class Run(Relations):
         return (f"<h4>{html.escape(self.path.name)}</h4>"
                 + html_table(["", ""], [False, False], self.facts())
                 + html_table(["table", "rows", "a row is"], [False, True, False], self._rows()))
+
+
+def _check_resolution(resolution: int | None) -> None:
+    if resolution is not None and resolution < 1:
+        raise BadInput("is no resolution", where=str(resolution), remedy="give 1 ns or more")
 
 
 def _need_order(begin: int | None, end: int | None) -> None:

@@ -1,19 +1,30 @@
 # SPDX-License-Identifier: MIT
-"""The options that name part of a thread's flow."""
+"""Options that several questions take: the run, part of a thread's flow, a length of time."""
 
 from __future__ import annotations
 
 import argparse
+import re
 from pathlib import Path
 
 from ptweave.data.errors import BadInput
 from ptweave.merge import Run
 from ptweave.merge.questions import Part
 
+_UNITS = {"": 1, "ns": 1, "us": 1000, "ms": 10**6, "s": 10**9}
+
 
 def add_run_path(parser: argparse.ArgumentParser) -> None:
     """The run that is asked."""
     parser.add_argument("run", metavar="RUN", type=Path, help="run bundle (NAME.ptw)")
+
+
+def duration(text: str) -> int:
+    """Nanoseconds, of a whole number with a unit or without. Raises ArgumentTypeError."""
+    found = re.fullmatch(r"(\d{1,18})(ns|us|ms|s|)", text, re.ASCII)
+    if not found:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time: give a whole number of ns, or one with us, ms or s")
+    return int(found[1]) * _UNITS[found[2]]
 
 
 def add_part(parser: argparse.ArgumentParser) -> None:

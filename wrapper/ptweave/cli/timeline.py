@@ -4,11 +4,10 @@
 from __future__ import annotations
 
 import argparse
-import re
 
 from ptweave.cli import say
 from ptweave.cli.output import add_output, write_result
-from ptweave.cli.parts import add_run_path
+from ptweave.cli.parts import add_run_path, duration
 from ptweave.data.errors import BadInput, Exit
 from ptweave.data.schemas import THUNKS
 from ptweave.merge import Run
@@ -22,16 +21,6 @@ EXAMPLES = """\
   ptweave timeline prog.ptw --format csv -o timeline.csv
 """
 
-_UNITS = {"": 1, "ns": 1, "us": 1000, "ms": 10**6, "s": 10**9}
-
-
-def _duration(text: str) -> int:
-    """Nanoseconds, of a whole number with a unit or without."""
-    found = re.fullmatch(r"(\d{1,18})(ns|us|ms|s|)", text, re.ASCII)
-    if not found:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time: give a whole number of ns, or one with us, ms or s")
-    return int(found[1]) * _UNITS[found[2]]
-
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
@@ -39,7 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--thread", metavar="N", type=int, help="of this thread only")
     parser.add_argument("--from", dest="begin", metavar="NS", type=int, help="not what ended before this time")
     parser.add_argument("--to", dest="end", metavar="NS", type=int, help="not what began after this time")
-    parser.add_argument("--resolution", metavar="TIME", type=_duration,
+    parser.add_argument("--resolution", metavar="TIME", type=duration,
                         help="fold spans shorter than this (ns, or with a unit: 100us, 1ms, 2s): those of a thread and "
                         "kind that begin in one stretch of that length are one row, with their number (spans)")
     add_output(parser)
