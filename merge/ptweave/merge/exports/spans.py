@@ -20,6 +20,9 @@ UNKNOWN = "[unknown]"
 THUNK = "thunk"
 """The fact of a span that no other one has."""
 
+_NO_RUN = -2
+"""Where the thread and the thunk of what ran are wanted; edges have -1 where they have none."""
+
 _ROWS = 1 << 12  # that are Python objects at a time
 
 _SYNC = "select from_thread, from_thunk, to_thread, to_thunk from edges where kind = 'sync'"
@@ -152,7 +155,7 @@ def spans(run: Run, extent: Extent) -> Iterator[Span]:
         kept = batch.filter(pc.and_(pc.is_valid(batch["thread"]), pc.is_valid(batch["t_begin"])))
         rows = kept.select(["t_begin", "t_end", "thread", "what", "detail", "thunk", "object", "function"])
         runs = pc.and_(pc.equal(kept["what"], "run"), pc.is_valid(kept["thunk"]))
-        thread, thunk = (pc.if_else(runs, kept[name].cast(pa.int64()), -1).to_numpy(zero_copy_only=False)
+        thread, thunk = (pc.if_else(runs, kept[name].cast(pa.int64()), _NO_RUN).to_numpy(zero_copy_only=False)
                          for name in ("thread", "thunk"))
         columns = [column.to_pylist() for column in rows.columns]
         for begin, end, *others, left, came in zip(
