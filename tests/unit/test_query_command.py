@@ -17,11 +17,12 @@ import sys
 import time
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from ptweave.cli import query
-from ptweave.cli.output import WRITERS, Rows
+from ptweave.cli.output import WRITERS, Rows, pieces
 from ptweave.data.bundle import Bundle
 from ptweave.data.errors import BadInput, MachineLacks, PtweaveError
 from ptweave.data.manifest import Manifest
@@ -34,7 +35,7 @@ from support.bundle_writer import BundleWriter
 PROGRAM = """
 import argparse, sys
 from ptweave.cli import query
-from ptweave.cli.output import WRITERS, Rows
+from ptweave.cli.output import WRITERS, Rows, pieces
 from ptweave.data.errors import PtweaveError
 parser = argparse.ArgumentParser()
 query.configure(parser)
@@ -104,6 +105,16 @@ def test_json_is_an_object_a_line(bundle: Bundle, capfdbinary: pytest.CaptureFix
     assert [json.loads(line) for line in lines] == [
         {"function": HOSTILE, "paths": ["a", None], "args": [1, 2], "total": 249500, "total_1": 249500, "n": None,
          "big": 18446744073709551615}]
+
+
+def test_rows_of_much_data_are_written_a_few_at_a_time() -> None:
+    much = pa.RecordBatch.from_pydict({"n": range(2000), "data": [b"x" * (n % 2) * 100_000 for n in range(2000)]})
+    little = pa.RecordBatch.from_pydict({"n": range(100_000)})
+    found = list(pieces([little, much, much.slice(0, 0)]))
+    assert found[0].num_rows == 100_000 and len(found) > 10
+    assert all(0 < piece.nbytes < 20 << 20 for piece in found)
+    assert pa.Table.from_batches(found[1:]).equals(pa.Table.from_batches([much]))
+    assert much.nbytes > 90 << 20, "control"
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -386,4 +386,7 @@ def test_texts_ask_once_for_what_is_the_same_and_say_missing_for_what_is_missing
 
     assert texts(pa.array(["a", None, "a", "b"]), shown).to_pylist() == ["<a>", "<None>", "<a>", "<b>"]
     assert sorted(map(str, asked)) == ["None", "a", "b"]
+    asked.clear()
+    many = pa.DictionaryArray.from_arrays(pa.array([1, None, 1], pa.int32()), pa.array([str(n) for n in range(9)]))
+    assert texts(many, shown).to_pylist() == ["<1>", "<None>", "<1>"] and len(asked) < 4
     assert texts(pa.array([7, None], pa.int32()), shown).to_pylist() == ["7", "<None>"]

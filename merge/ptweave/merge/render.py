@@ -39,6 +39,8 @@ def texts(column: pa.Array, shown: Callable[[Any], str]) -> pa.Array:
     where texts are the same. A value that is missing is None to it."""
     if pa.types.is_integer(column.type):
         return column.cast(_TEXT).fill_null(shown(None))
+    if pa.types.is_dictionary(column.type) and len(column.dictionary) > len(column):
+        column = column.dictionary_decode()  # most of them are others' texts
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         column = column.dictionary_encode()
     if not pa.types.is_dictionary(column.type):

@@ -26,6 +26,7 @@ from ptweave.merge import Result
 from ptweave.merge.render import TextTable, texts, values
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False)  # `json.dumps` would make one for each value
+_PIECE = 8 << 20  # bytes of rows that are text at a time
 _SAMPLE = 1000  # rows the widths of a printed table follow
 
 
@@ -116,6 +117,15 @@ class Rows:
         return cls(schema, result.numeric, chain(first, batches))
 
 
+def pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows, so many at a time that their text, of which there are a few copies meanwhile, is not much: rows
+    may have kilobytes of data each."""
+    for batch in batches:
+        step = max(1, batch.num_rows * _PIECE // max(batch.nbytes, 1))
+        for first in range(0, batch.num_rows, step):
+            yield batch.slice(first, step)
+
+
 def tuples(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
     """Rows as tuples; columns may share a name."""
     for batch in batches:
@@ -126,8 +136,8 @@ def tuples(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
 
 
 def _write_table(rows: Rows, sink: IO[bytes]) -> None:
-    first = []
-    for batch in rows.batches:
+    batches, first = pieces(rows.batches), []
+    for batch in batches:
         first.append(batch)
         if sum(one.num_rows for one in first) >= _SAMPLE:
             break
@@ -135,7 +145,7 @@ def _write_table(rows: Rows, sink: IO[bytes]) -> None:
     terminal = sink is sys.stdout.buffer and sys.stdout.isatty()
     table = TextTable(rows.names, rows.numeric, sample, shutil.get_terminal_size().columns if terminal else None)
     sink.write("".join(f"{line}\n" for line in table.header()).encode())
-    for batch in chain(first, rows.batches):
+    for batch in chain(first, batches):
         sink.write(table.text(batch).encode())
 
 
@@ -163,7 +173,7 @@ def _flat(column: pa.Array) -> pa.Array:
 def _write_json(rows: Rows, sink: IO[bytes]) -> None:
     """One object a line (ndjson). Of columns that share a name the later ones get a number."""
     keys = [json.dumps(name) + ":" for name in _distinct(rows.names)]
-    for batch in rows.batches:
+    for batch in pieces(rows.batches):
         columns = [texts(column, _json) for column in batch.columns]
         for row in zip(*(column.to_pylist() for column in columns), strict=True):
             fields = ",".join([key + value for key, value in zip(keys, row, strict=True)])
