@@ -5,7 +5,8 @@
  *
  * One walk at a time uses a tree; several walks, each with a tree of its own, may go over one program at a time.
  * Nothing is freed behind the caller's back: whoever calls *_create calls *_destroy, and the arrays given to
- * ptm_program_create stay the caller's and must outlive the program. Errors are negative errno values. Every index that comes from a table is checked before it is used.
+ * ptm_program_create stay the caller's and must outlive the program. Errors are negative errno values. Every index that
+ * comes from a table is checked before it is used.
  *
  * The text between the guards is also the cffi definition: plain declarations only.
  */

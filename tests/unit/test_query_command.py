@@ -28,14 +28,13 @@ from ptweave.data.errors import BadInput, MachineLacks, PtweaveError
 from ptweave.data.manifest import Manifest
 from ptweave.data.schemas import TABLES
 from ptweave.merge import merge_run
-from ptweave.merge.render import values
+from ptweave.merge.render import tuples
 from support.answers import every_type
 from support.bundle_writer import BundleWriter
 
 PROGRAM = """
 import argparse, sys
 from ptweave.cli import query
-from ptweave.cli.output import WRITERS, Rows, pieces
 from ptweave.data.errors import PtweaveError
 parser = argparse.ArgumentParser()
 query.configure(parser)
@@ -127,12 +126,11 @@ def test_json_has_every_value_of_every_type(seed: int) -> None:
     table = every_type(random.Random(seed), 300)
     out = io.BytesIO()
     WRITERS["json"](Rows(table.schema, [], iter(table.to_batches(max_chunksize=100))), out)
-    expected = [{name: known(value) for name, value in zip(table.column_names, row, strict=True)} for row in zip(
-        *(values(column.combine_chunks()) for column in table.columns), strict=True)]
+    expected = [{name: known(value) for name, value in zip(table.column_names, row, strict=True)}
+                for batch in table.to_batches() for row in tuples(batch)]
     found = [json.loads(line) for line in out.getvalue().decode().split("\n")[:-1]]
     assert found == expected
     assert found[1:] != expected[:-1], "control"
-
 
 
 def test_parquet_is_written_whole(bundle: Bundle, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:

@@ -18,7 +18,7 @@ from ptweave.data.manifest import Manifest, State
 from ptweave.data.notices import Notice, NoticeKind
 from ptweave.data.schemas import FLOW, TABLES
 from ptweave.merge import Run, merge_run
-from ptweave.merge.render import TextTable, cell, safe, texts, values
+from ptweave.merge.render import TextTable, cell, safe, texts, tuples
 from support.answers import every_type
 from support.bundle_writer import BundleWriter, put, rows_of
 
@@ -368,13 +368,14 @@ def test_batches_of_rows_are_written_as_rows_one_by_one_are(seed: int, limit: in
         table = every_type(random.Random(seed), rows)
         for order in (table.column_names, table.column_names[::-1]):
             chosen = table.select(order)
-            tuples = [tuple(row) for row in zip(*(values(column.combine_chunks()) for column in chosen.columns),
-                                                strict=True)]
-            numeric = [name in ("i", "u", "real", "sum") for name in order]
-            text = TextTable(order, numeric, tuples[:20], limit)  # wider ones come later
             batch = chosen.combine_chunks().to_batches()[0] if rows else pa.RecordBatch.from_pylist([], chosen.schema)
-            assert text.text(batch) == "".join(f"{line}\n" for line in text.lines(tuples))
-            assert not rows or text.text(batch) != "".join(f"{line}\n" for line in text.lines(tuples[1:])), "control"
+            one_by_one = list(tuples(batch))
+            assert len(one_by_one) == rows
+            numeric = [name in ("i", "u", "real", "sum") for name in order]
+            table_of = TextTable(order, numeric, one_by_one[:20], limit)  # wider ones come later
+            written = table_of.text(batch)
+            assert written == "".join(f"{line}\n" for line in table_of.lines(one_by_one))
+            assert not rows or written != "".join(f"{line}\n" for line in table_of.lines(one_by_one[1:])), "control"
 
 
 def test_texts_ask_once_for_what_is_the_same_and_say_missing_for_what_is_missing() -> None:

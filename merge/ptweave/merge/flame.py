@@ -171,27 +171,27 @@ def _nodes(stacks: Stacks, levels: list[_Level], share: float) -> _Nodes:
     parts, number = [root], np.zeros(len(threads), np.int64)  # of the pairs of a level, the nodes they are; -1: none
     if (threads >= 0).any():
         root.own[:] = 0
-        number = _grown(parts, total, share, outermost, number, np.full(len(threads), -1), threads)
+        number = _grown(parts, total, share, outermost, number, threads, of_threads=True)
     above = outermost.keys
     for level in levels[1:]:
         rows = _rows(level.keys)
         callers = number[np.searchsorted(above, _keys(_threads(level.keys), stacks.parent[rows]))]
-        number = _grown(parts, total, share, level, callers, stacks.function[rows], np.full(len(rows), -1))
+        number = _grown(parts, total, share, level, callers, stacks.function[rows])
         above = level.keys
         if not (number >= 0).any():
             break
     return _Nodes.of(parts)
 
 
-def _grown(parts: list[_Nodes], total: I64, share: float, level: _Level, callers: I64, function: I64,
-           thread: I64) -> I64:
-    """Add the nodes that pairs of a level are, of these functions (or of these threads) called by these nodes; returns
-    the number of each pair's, -1 where it is too small."""
+def _grown(parts: list[_Nodes], total: I64, share: float, level: _Level, callers: I64, names: I64, *,
+           of_threads: bool = False) -> I64:
+    """Add the nodes that pairs of a level are, of these functions (or threads) called by these nodes; returns the
+    number of each pair's, -1 where it is too small."""
     number = np.full(len(callers), -1, np.int64)
     asked = np.flatnonzero(callers >= 0)
     if not len(asked):
         return number
-    keys = callers[asked] << _ROWS | np.maximum(function, thread)[asked] + 1
+    keys = callers[asked] << _ROWS | names[asked] + 1
     grown = _summed(keys, level.own[:, asked], level.whole[:, asked])
     size = (grown.whole[:2] / np.maximum(total[:2], 1)).max(axis=0)
     kept = np.flatnonzero(size >= share)
@@ -199,7 +199,6 @@ def _grown(parts: list[_Nodes], total: I64, share: float, level: _Level, callers
     none = np.full(len(kept), -1, np.int64)
     first = sum(len(part.parent) for part in parts)
     depth = parts[-1].depth[-1:] + np.ones(len(kept), np.int64)
-    of_threads = bool((thread >= 0).any())
     parts.append(_Nodes(parent, depth, none if of_threads else name, name if of_threads else none, size[kept],
                         grown.own[:, kept], grown.whole[:, kept]))
     numbered = np.full(len(grown.keys), -1, np.int64)

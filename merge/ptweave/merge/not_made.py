@@ -39,7 +39,8 @@ def why_not_made(bundle: Bundle, table: Table) -> str:
         return _DECODE
     if not table_files(bundle, THREADS):
         return _PROCESSES if table.name in _BY_PROCESSES else _MERGE
-    lacking = _lacking(bundle.manifest, _RECORDED.get(table.name))
+    what = _RECORDED.get(table.name)
+    lacking = _lacking(bundle.manifest, what) if what else []
     if lacking:
         return f"the run lacks {'; '.join(lacking)}"
     if table.name not in _BY_PROCESSES:
@@ -48,7 +49,7 @@ def why_not_made(bundle: Bundle, table: Table) -> str:
     return kept[0] if kept else _PROCESSES
 
 
-def _lacking(manifest: Manifest, what: str | None) -> list[str]:
+def _lacking(manifest: Manifest, what: str) -> list[str]:
     """The manifest's lines about that, the recorder's before the merge's."""
-    found = [line for line in manifest.lacks if what and line.startswith(what)]
-    return found or [f"decoded {what}" for line in manifest.lacks if what and line == f"merge: no decoded {what}"]
+    found = [line for line in manifest.lacks if line.startswith(what)]
+    return found or [f"decoded {what}" for line in manifest.lacks if line == f"merge: no decoded {what}"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import html
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -32,6 +32,11 @@ def values(column: pa.Array) -> list[Any]:
     if pa.types.is_decimal(column.type) and column.type.scale == 0:
         return [None if value is None else int(value) for value in found]
     return found
+
+
+def tuples(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
+    """A batch's rows; columns may share a name."""
+    return zip(*(values(column) for column in batch.columns), strict=True)
 
 
 def texts(column: pa.Array, shown: Callable[[Any], str]) -> pa.Array:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from ptweave.data.errors import BadInput, MachineLacks, PtweaveError
 from ptweave.merge import calltext, views
-from ptweave.merge.render import TextTable, html_table, safe, values
+from ptweave.merge.render import TextTable, html_table, safe, tuples
 from ptweave.merge.tables import BATCH_ROWS
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ class Result:
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         for batch in self.stream(_TUPLES)[1]:
-            yield from zip(*(values(column) for column in batch.columns), strict=True)
+            yield from tuples(batch)
 
     @property
     def numeric(self) -> list[bool]:

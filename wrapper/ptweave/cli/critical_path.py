@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 
 from ptweave.cli.output import add_output, write_result
-from ptweave.cli.parts import add_run_path, duration
+from ptweave.cli.parts import add_resolution, add_run_path
 from ptweave.data.errors import Exit
 from ptweave.merge import Run
 
@@ -20,9 +20,7 @@ EXAMPLES = """\
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     add_run_path(parser)
-    parser.add_argument("--resolution", metavar="TIME", type=duration,
-                        help="fold segments shorter than this (ns, or with a unit: 100us, 1ms, 2s): those of a thread "
-                        "and kind that begin in one stretch of that length are one row, with their number (spans)")
+    add_resolution(parser, "segments")
     add_output(parser)
 
 

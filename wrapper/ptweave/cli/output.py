@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from ptweave.data.errors import BadInput, MachineLacks
 from ptweave.merge import Result
-from ptweave.merge.render import TextTable, texts, values
+from ptweave.merge.render import TextTable, texts, tuples, values
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False)  # `json.dumps` would make one for each value
 _PIECE = 8 << 20  # bytes of rows that are text at a time
@@ -126,22 +126,17 @@ def pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield batch.slice(first, step)
 
 
-def tuples(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
-    """Rows as tuples; columns may share a name."""
-    for batch in batches:
-        yield from zip(*(values(column) for column in batch.columns), strict=True)
-
-
 # --- writers -------------------------------------------------------------------------------------------------------
 
 
 def _write_table(rows: Rows, sink: IO[bytes]) -> None:
     batches, first = pieces(rows.batches), []
+    sample: list[tuple[Any, ...]] = []
     for batch in batches:
         first.append(batch)
-        if sum(one.num_rows for one in first) >= _SAMPLE:
+        sample += tuples(batch.slice(0, _SAMPLE - len(sample)))
+        if len(sample) == _SAMPLE:
             break
-    sample = list(islice(tuples(first), _SAMPLE))
     terminal = sink is sys.stdout.buffer and sys.stdout.isatty()
     table = TextTable(rows.names, rows.numeric, sample, shutil.get_terminal_size().columns if terminal else None)
     sink.write("".join(f"{line}\n" for line in table.header()).encode())

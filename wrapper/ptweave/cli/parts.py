@@ -19,12 +19,19 @@ def add_run_path(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", type=Path, help="run bundle (NAME.ptw)")
 
 
-def duration(text: str) -> int:
+def _duration(text: str) -> int:
     """Nanoseconds, of a whole number with a unit or without. Raises ArgumentTypeError."""
     found = re.fullmatch(r"(\d{1,18})(ns|us|ms|s|)", text, re.ASCII)
     if not found:
         raise argparse.ArgumentTypeError(f"{text!r} is no time: give a whole number of ns, or one with us, ms or s")
     return int(found[1]) * _UNITS[found[2]]
+
+
+def add_resolution(parser: argparse.ArgumentParser, what: str) -> None:
+    """--resolution, of `what` follows in time."""
+    parser.add_argument("--resolution", metavar="TIME", type=_duration,
+                        help=f"fold {what} shorter than this (ns, or with a unit: 100us, 1ms, 2s): those of a thread "
+                        "and kind that begin in one stretch of that length are one row, with their number (spans)")
 
 
 def add_part(parser: argparse.ArgumentParser) -> None:

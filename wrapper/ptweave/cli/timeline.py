@@ -7,7 +7,7 @@ import argparse
 
 from ptweave.cli import say
 from ptweave.cli.output import add_output, write_result
-from ptweave.cli.parts import add_run_path, duration
+from ptweave.cli.parts import add_resolution, add_run_path
 from ptweave.data.errors import BadInput, Exit
 from ptweave.data.schemas import THUNKS
 from ptweave.merge import Run
@@ -28,9 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--thread", metavar="N", type=int, help="of this thread only")
     parser.add_argument("--from", dest="begin", metavar="NS", type=int, help="not what ended before this time")
     parser.add_argument("--to", dest="end", metavar="NS", type=int, help="not what began after this time")
-    parser.add_argument("--resolution", metavar="TIME", type=duration,
-                        help="fold spans shorter than this (ns, or with a unit: 100us, 1ms, 2s): those of a thread and "
-                        "kind that begin in one stretch of that length are one row, with their number (spans)")
+    add_resolution(parser, "spans")
     add_output(parser)
 
 

@@ -171,9 +171,8 @@ def _synchronised(run: Run) -> tuple[_Ends, _Ends]:
         nothing = np.zeros(0, np.int64)
         return _Ends(nothing, nothing), _Ends(nothing, nothing)
     table = run.sql(_SYNC).arrow()
-    released, released_by, acquired, acquired_by = (numbers(table, name, -1).astype(np.int64) for name in (
-        "from_thunk", "from_thread", "to_thunk", "to_thread"))
-    return _Ends(released_by, released), _Ends(acquired_by, acquired)
+    by, released, to, acquired = (numbers(table, name, -1).astype(np.int64) for name in table.column_names)
+    return _Ends(by, released), _Ends(to, acquired)
 
 
 def calls(run: Run, thread: int, extent: Extent) -> Iterator[Edge]:

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from ptweave.data.errors import PtweaveError
 from ptweave.merge import neighbours, spans
+from ptweave.merge import timeline as timelines
 from ptweave.merge.flame import Stacks, flame
 from ptweave.merge.render import cell, safe
 from ptweave.merge.report.figures import count, duration
@@ -292,8 +293,8 @@ class Collector:
     # --- pictures -----------------------------------------------------------------------------------------------------
 
     def _timeline(self, part: Part) -> None:
-        present = [name for name in ("thunks", "syscalls", "gaps") if name not in self._run.missing]
-        lacking = [name for name in ("thunks", "syscalls", "gaps") if name in self._run.missing]
+        present = [name for name in timelines.PARTS if name not in self._run.missing]
+        lacking = [name for name in timelines.PARTS if name in self._run.missing]
         part.notes += [f"without {name}, which {safe(self._run.missing[name])}" for name in lacking]
         if "threads" in self._run.missing:
             self._run.need("threads")
