@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: MIT
+"""The tests' own workers: one that dies costs the test it died in, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SUPPORT = Path(__file__).parents[1]
+CONFTEST = """
+from support.file_scheduling import FileScheduling
+
+def pytest_xdist_make_scheduler(config, log):
+    return FileScheduling(config, log)
+"""
+RUN = """
+import os, signal
+from pathlib import Path
+
+def ran(name):
+    with Path({log!r}).open("a") as log:
+        print(name, file=log)
+"""
+
+
+def write_files(folder: Path, files: dict[str, list[str]], log: Path) -> None:
+    """A file of tests each, the tests in order; one whose name ends with "dies" kills its worker."""
+    for name, tests in files.items():
+        lines = [RUN.format(log=str(log))]
+        for test in tests:
+            lines += [f"def test_{test}():", f"    ran({f'{name}.{test}'!r})"]
+            lines += ["    os.kill(os.getpid(), signal.SIGKILL)"] if test.endswith("dies") else []
+        (folder / f"test_{name}.py").write_text("\n".join(lines) + "\n")
+
+
+def run_tests(folder: Path, workers: int, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-m", "pytest", "-q", "-n", str(workers), "--dist", "loadfile", "-p", "xdist",
+            "-p", "no:cacheprovider", "--rootdir", str(folder), str(folder)]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=timeout, check=False,
+                          env={**os.environ, "PYTHONPATH": str(SUPPORT), "PYTEST_ADDOPTS": "",
+                               "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"})
+
+
+FILES = {
+    "only": {"a": ["1", "dies"], "b": ["1"], "c": ["1"]},
+    "many": {"a": ["1", "2", "3", "4"], "b": ["1", "2", "dies", "4"], "c": ["1", "2"], "d": ["1"], "e": ["1"]},
+    "first": {"a": ["dies", "2"], "b": ["1"]},
+    "two": {"a": ["1", "dies", "3"], "b": ["1", "dies", "3"], "c": ["1"], "d": ["1"]},
+    "all but one": {**{f"a{n}": ["1", "2"] for n in range(6)}, "z": ["dies"]},
+}
+
+
+@pytest.mark.parametrize(("files", "workers"), [*((name, 2) for name in FILES), ("two", 1)])
+def test_every_test_runs_once_and_the_run_ends_though_workers_die(tmp_path: Path, files: str,
+                                                                  workers: int) -> None:
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    tests_of = FILES[files]
+    write_files(tmp_path, tests_of, tmp_path / "log")
+    done = run_tests(tmp_path, workers)
+    wanted = sorted(f"{name}.{test}" for name, tests in tests_of.items() for test in tests)
+    assert sorted((tmp_path / "log").read_text().split()) == wanted
+    dying = {(name, test) for name, tests in tests_of.items() for test in tests if test.endswith("dies")}
+    assert set(re.findall(r"^FAILED \S*\btest_(\w+)\.py::test_(\w+)", done.stdout, re.MULTILINE)) == dying
+    assert f"{len(dying)} failed, {len(wanted) - len(dying)} passed" in done.stdout
+    assert done.returncode == 1
+
+
+def test_control_xdists_own_scheduler_repeats_what_killed_a_worker_or_never_ends(tmp_path: Path) -> None:
+    write_files(tmp_path, FILES["only"], tmp_path / "log")
+    try:
+        run_tests(tmp_path, 2, timeout=5)
+    except subprocess.TimeoutExpired:
+        return
+    assert (tmp_path / "log").read_text().split().count("a.dies") > 1
