@@ -162,16 +162,25 @@ static void fork_all_ways(void)
 }
 
 /* fork while other threads lock, log and start threads */
-static volatile int stop;
+static volatile int stop, forks;
 
-enum { MOST_STARTED = 300 }; /* the faster threads start, the more of them there would be: each clock has all */
+enum { FORKS = 40, STARTED = 4, ROUNDS = 10 }; /* of a busy thread, at most, until the next fork has ended: the more
+						* are logged the faster this is, and each record has a clock of all threads */
 
 static void *busy(void *unused)
 {
-	for (int started = 0; !stop; started++) {
+	for (int started = 0, rounds = 0; !stop;) {
 		pthread_t id;
+		if (rounds >= ROUNDS * (forks + 1)) {
+			usleep(20);
+			continue;
+		}
 		add((void *)50);
-		if (started < MOST_STARTED && pthread_create(&id, NULL, add, (void *)1) == 0)
+		rounds++;
+		if (started >= STARTED * (forks + 1))
+			continue;
+		started++;
+		if (pthread_create(&id, NULL, add, (void *)1) == 0)
 			pthread_join(id, NULL);
 	}
 	return unused;
@@ -183,7 +192,7 @@ static void fork_while_busy(void)
 	int good = 0, status;
 	for (int i = 0; i < 3; i++)
 		pthread_create(&ids[i], NULL, busy, NULL);
-	for (int i = 0; i < 40; i++) {
+	for (; forks < FORKS; forks++) {
 		pid_t child = fork();
 		if (child == 0) {
 			pthread_mutex_t own = PTHREAD_MUTEX_INITIALIZER;

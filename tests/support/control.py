@@ -113,7 +113,11 @@ def run_traced(folder: Path, argv: list[str | Path], *, name: str = "run.ptw", e
     try:
         with out.open("wb") as one, err.open("wb") as two:
             process = start(server, argv, stdin=subprocess.DEVNULL, stdout=one, stderr=two, env=env, cwd=cwd)
-            serve(server, lambda: process.poll() is not None)
+            try:
+                serve(server, lambda: process.poll() is not None)
+            finally:
+                process.kill()  # if it is still there
+                process.wait()
     finally:
         server.finish(ledger)
     bundle.save_ledger(ledger)

@@ -23,16 +23,17 @@ _ENCODINGS = dict.fromkeys(("record", "thunk", "t", "tsc"), "DELTA_BINARY_PACKED
 class Spool:
     """Use as a context manager: the file at `path` goes away with it. A batch is of one thread (its first column)."""
 
-    def __init__(self, path: Path, schema: pa.Schema) -> None:
+    def __init__(self, path: Path, schema: pa.Schema, *, compressed: bool = False) -> None:
         self._path = path
         self._schema = schema
+        self._options = pa.ipc.IpcWriteOptions(compression="lz4" if compressed else None)
         self._where: dict[int, list[int]] = defaultdict(list)
         self._written = 0
         self.rows = 0
 
     def __enter__(self) -> Spool:
         self._sink = pa.OSFile(str(self._path), "wb")
-        self._out = pa.ipc.new_file(self._sink, self._schema)
+        self._out = pa.ipc.new_file(self._sink, self._schema, options=self._options)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,

@@ -34,6 +34,8 @@ SLACK_SECONDS = 0.001
 """How far all other threads must be beyond a wait before its release counts as missing."""
 SLACK_TICKS = 3_000_000
 """The same where the TSC's rate is not known."""
+MANY_THREADS = 64
+"""More, and a row is a clock for the most part, which differs little from the row before."""
 ACQUIRE, RELEASE = 1, 2
 _KINDS = (("thunks", DECODED_THUNKS), ("accesses", DECODED_ACCESSES), ("pages", DECODED_PAGES))
 VECTOR_NAME = re.compile(r"vector-(0|[1-9][0-9]{0,8})\.ptv")
@@ -260,8 +262,9 @@ def decode_thunks(bundle: Bundle) -> int:
         lost["not a list"] = len(strange)
         with ExitStack() as files:
             stacks = files.enter_context(StackFile(bundle.decoded / "stacks.parquet"))
-            spools = _Spools(stacks, *(files.enter_context(Spool(bundle.decoded / f".{name}.spool", schema))
-                               for name, schema in _KINDS))
+            spools = _Spools(stacks, *(files.enter_context(
+                Spool(bundle.decoded / f".{name}.spool", schema, compressed=len(lists) > MANY_THREADS))
+                for name, schema in _KINDS))
             decoder = files.enter_context(ThunkDecoder(bundle.manifest))
             for thread, path in lists.items():
                 try:
