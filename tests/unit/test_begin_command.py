@@ -24,6 +24,7 @@ def stop(chosen):
 
 ptweave.cli._parser = stop
 sys.argv[1:] = ["doctor"]
+signal.signal(signal.SIGINT, signal.default_int_handler)  # who runs the tests may have it ignored, as `make test &` has
 {before}
 sys.exit(command())
 """
