@@ -39,7 +39,9 @@ def seconds_a_gb(program: Path, folder: Path, rings: int) -> Callable[[], float]
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as memory, tempfile.TemporaryDirectory(dir=ROOT / "build") as disk:
+    build = ROOT / "build"
+    build.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as memory, tempfile.TemporaryDirectory(dir=build) as disk:
         program = compiled(Path(memory))
         cases = [(f"{rings} rings into files {name}", Path(folder), rings)
                  for name, folder in (("in memory", memory), ("on the disk", disk)) for rings in (1, 16)]

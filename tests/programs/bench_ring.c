@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * How fast AUX bytes go from rings to files: RINGS rings, as of so many threads, each ahead by STEP bytes at every drain,
- * TOTAL bytes in all, into files in FOLDER (begun again every 64 MiB, so that they need little room).
+ * TOTAL bytes in all, into files in FOLDER (begun again when they have 64 MiB together, so that they need little room, and
+ * memory that the machine has given already: a virtual one takes up to 2 s to come by a GB for the first time).
  *
  * usage: bench_ring FOLDER RINGS STEP TOTAL
  * prints: bytes, seconds of processor time, seconds
@@ -17,7 +18,7 @@
 
 #include "perf_ring.h"
 
-enum { PAGE = 4096, AUX = 4 << 20, FILE_MAX = 64 << 20, RINGS_MAX = 256 };
+enum { PAGE = 4096, AUX = 4 << 20, FILES_MAX = 64 << 20, RINGS_MAX = 256 };
 
 static double now(clockid_t clock)
 {
@@ -73,7 +74,7 @@ int main(int argc, char **argv)
 			struct perf_event_mmap_page *page = rings[i].page;
 
 			page->aux_head += step;
-			if (rings[i].stored % FILE_MAX < step && (lseek(rings[i].file, 0, SEEK_SET) || ftruncate(rings[i].file, 0)))
+			if (rings[i].stored % (FILES_MAX / count) < step && (lseek(rings[i].file, 0, SEEK_SET) || ftruncate(rings[i].file, 0)))
 				return 1;
 		}
 		before = now(CLOCK_THREAD_CPUTIME_ID);
