@@ -12,6 +12,7 @@ from ptweave.cli import main
 from ptweave.data import schemas
 from ptweave.data.errors import BadInput
 from ptweave.merge import Run, merge_run
+from ptweave.merge.similar import NEAR
 from support.bundle_writer import BundleWriter, put
 
 LOCKS = (0x7000, 0x8000)
@@ -129,3 +130,24 @@ def test_the_command_answers_as_the_method_does(tmp_path: Path, capfd: pytest.Ca
     assert main(["similar", str(a), "1.2", str(b), "--most", "3"]) == 0
     lines = capfd.readouterr().out.splitlines()
     assert len(lines) == 5 and lines[2].split()[1:3] == ["2", "2"]
+
+
+def test_of_thunks_that_are_all_alike_the_nearest_are_found_each_time(tmp_path: Path) -> None:
+    writer = BundleWriter(tmp_path / "alike.ptw")
+    writer.run(0, [writer.block("main", "jump")] * 3)
+    writer.task(0, tid=100, begin=0, end=1_000_000)
+    bundle = writer.write()
+    merge_run(bundle)
+    count = 3 * NEAR
+    put(bundle, schemas.THUNKS, [
+        {"thread": 0, "thunk": thunk, "operation": "mutex_lock", "object": LOCKS[0], "result": 0,
+         "t": 1000 + 10 * thunk, "wait": 1, "acquire": True, "release": False, "clock": [thunk + 1], "caller": "turn",
+         "stack": 0, "placed": "none"} for thunk in range(count)])
+    put(bundle, schemas.CALL_STACKS, [{"stack": 0, "functions": ["turn", "main"]}])
+    for name in (schemas.SYSCALLS, schemas.EDGES):
+        put(bundle, name, [])
+    for node in (count // 2, 70):
+        for _ in range(3):
+            rows = found(bundle.path, f"0.{node}", most=4)
+            assert [row["thunk"] for row in rows] == [node - 1, node + 1, node - 2, node + 2]
+            assert {row["similarity"] for row in rows} == {1.0}

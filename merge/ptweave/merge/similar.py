@@ -39,6 +39,7 @@ NEAR = 64
 """Nodes whose executed functions are looked at, too."""
 
 _SHOWN = 20  # events listed of a node
+_NOBODY = (-1, -1)
 
 _EVENTS = """
 with roles as (select thread, coalesce(start_function, '?') as role from threads),
@@ -117,21 +118,30 @@ inside as (
 """
 
 _SCORED = """
-, sets as (select distinct thread, thunk, event from inside),
+, sets as materialized (select distinct thread, thunk, event from inside),
 total as (select greatest(count(*), 1) as n from nodes),
 weights as (select event, ln(1 + n / count(*)) as weight from sets, total group by event, n),
-wanted as (select unnest(?::varchar[]) as event),
+wanted as (
+  select unnest(?::varchar[]) as event
+  union all select event from sets where thread = ? and thunk = ?),
 target as (select event, coalesce(weight, ln(1 + n)) as weight from wanted left join weights using (event), total),
 scores as (
   select thread, thunk, sum(weights.weight) as own,
          coalesce(sum(weights.weight) filter (wanted.event is not null), 0) as common
   from sets join weights using (event) left join wanted using (event) group by thread, thunk),
-whole as (select sum(weight) as weight from target)
-select thread, thunk, t, t_end, wait, operation, function, seq, seq_end, common, own, whole.weight
-from scores join nodes using (thread, thunk), whole
-where common > 0 and not (thread = ? and t = ?)
-order by common / whole.weight + common / (own + whole.weight - common) desc, thread, thunk limit ?
+whole as (select sum(weight) as weight from target),
+best as (
+  select thread, thunk, t, t_end, wait, operation, function, seq, seq_end,
+         row_number() over (order by (thread = ? and thunk = ?) desc,
+           round(common / whole.weight + common / (own + whole.weight - common), 9) desc, abs(thunk - ?),
+           thread, thunk) as place
+  from scores join nodes using (thread, thunk), whole where common > 0
+  qualify place <= ?)
+select best.*, list(event) from best join sets using (thread, thunk) group by all order by place
 """
+"""Parameters: events that are looked for; thread and thunk of a node whose events are, too; the same again, as it comes
+first however alike others are; its place in its thread, of equals the nearest are taken; how many. `sets` is most of
+the work, and made once."""
 
 _FUNCTIONS = """
 select distinct blocks.function from block_counts_in(?, ?, ?) join blocks using (block) join images using (image)
@@ -196,18 +206,20 @@ class Similar:
         """The nodes most like it, best first: rows of SCHEMA. Raises BadInput for a node that is not in the run."""
         wanted = _wanted(text)
         node, edges = self._find(wanted)
-        own = (node.thread, node.t) if self._same else (-1, -1)
-        events = sorted(node.events)
-        if edges is None:
-            rows = self._there(f"{_OF_THUNKS}{_SCORED}", events, *own, NEAR)
-            inside = _OF_THUNKS
-            params: tuple[Any, ...] = ()
+        near = node.thunk or 0
+        if edges is None and self._same:
+            found = self._like(_OF_THUNKS, [], (node.thread, node.thunk), near, NEAR + 1)
+            if found and (found[0].thread, found[0].thunk) == (node.thread, node.thunk):
+                node.events = found[0].events
+            found = [one for one in found if (one.thread, one.t) != (node.thread, node.t)]
+        elif edges is None:
+            found = self._like(_OF_THUNKS, sorted(node.events), _NOBODY, near, NEAR)
         else:
-            params = (edges[0], *own, edges[1])
-            rows = self._there(f"{_OF_SPANS}{_SCORED}", *params, events, *own, NEAR)
-            inside = _OF_SPANS
-        found = [_Node(*row[:9]) for row in rows]
-        self._fill(found, inside, params)
+            own = (node.thread, node.t) if self._same else _NOBODY
+            found = self._like(_OF_SPANS, sorted(node.events), _NOBODY, near, NEAR,
+                               before=(edges[0], *own, edges[1]))
+        for one in found:
+            one.results = _results(self._there, one)
         if self._flow and node.seq is not None:
             for one, ask in ((node, self._here), *((one, self._there) for one in found)):
                 _add_functions(one, ask)
@@ -219,7 +231,7 @@ class Similar:
     # --- the node ---------------------------------------------------------------------------------------------------
 
     def _find(self, wanted: _Wanted) -> tuple[_Node, tuple[str, str] | None]:
-        """The node with its events, and of a span its first and last one."""
+        """The node with its events, but for a thunk of the run that is searched; of a span the first and last one."""
         if wanted.thunk is None:
             return self._find_span(wanted)
         rows = self._here(f"with {_THUNKS} select thread, thunk, t, t_end, wait, operation, function, seq, seq_end "
@@ -228,9 +240,10 @@ class Similar:
             raise BadInput("is no thunk of this run", where=wanted.text, remedy='ptweave query RUN "select thread, '
                            'max(thunk) from thunks group by thread" shows which there are')
         node = _Node(*rows[0])
-        node.events = {event for event, in self._here(
-            f"{_OF_THUNKS} select distinct event from inside where thread = ? and thunk = ?", wanted.thread,
-            wanted.thunk)}
+        if not self._same:
+            node.events = {event for event, in self._here(
+                f"{_OF_THUNKS} select distinct event from inside where thread = ? and thunk = ?", wanted.thread,
+                wanted.thunk)}
         node.results = _results(self._here, node)
         return node, None
 
@@ -250,18 +263,15 @@ class Similar:
 
     # --- the others -------------------------------------------------------------------------------------------------
 
-    def _fill(self, found: list[_Node], inside: str, params: tuple[Any, ...]) -> None:
-        """Give nodes their events and results."""
-        if not found:
-            return
-        known = {(one.thread, one.thunk): one for one in found}
-        listed = ", ".join(f"({thread}, {thunk})" for thread, thunk in known)
-        for thread, thunk, event in self._there(
-                f"{inside} select distinct thread, thunk, event from inside where (thread, thunk) in (values {listed})",
-                *params):
-            known[thread, thunk].events.add(event)
-        for one in found:
-            one.results = _results(self._there, one)
+    def _like(self, inside: str, events: list[str], of: tuple[int, int | None], near: int, most: int, *,
+              before: tuple[Any, ...] = ()) -> list[_Node]:
+        """The nodes with the most of these events, and of those of the node `of`, which comes first; with their own.
+        Of equals those as far into their thread as `near`. `before`: parameters of `inside`."""
+        found = []
+        for row in self._there(f"{inside}{_SCORED}", *before, events, *of, *of, near, most):
+            found.append(_Node(*row[:9]))
+            found[-1].events = set(row[10])
+        return found
 
     def _order(self, node: _Node, found: list[_Node]) -> list[tuple[float, _Node]]:
         """Best first. Events that few of those found have weigh more; of equals, the one as far into its thread."""
