@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from ptweave.data.schemas import STACKS, TableWriter
-from ptweave.merge.beside import Beside
+from ptweave.merge.beside import Beside, side_by_side
 
 
 def counted(until: int, made: list[int], broken: int = -1) -> Generator[int, None, None]:
@@ -118,3 +118,31 @@ def test_an_error_in_the_pool_is_raised_and_leaves_no_file(tmp_path: Path) -> No
             writer._writer = _Full()
             writer.write(rows(0, 1500))
         assert list((tmp_path / STACKS.name).iterdir()) == []
+
+
+def test_work_side_by_side_comes_in_order_whichever_is_done_first() -> None:
+    def work(number: int) -> int:
+        time.sleep(0.002 * (number % 3 == 0))
+        return number
+
+    assert list(side_by_side(work, range(100), 3)) == list(range(100))
+    assert list(side_by_side(work, [], 3)) == []
+
+
+def test_work_side_by_side_is_of_two_items_at_once() -> None:
+    both = threading.Barrier(2, timeout=10)
+    assert list(side_by_side(lambda number: both.wait() >= 0, range(2), 2)) == [True, True]  # alone it would be broken
+
+
+def test_no_more_is_made_ahead_than_was_said() -> None:
+    made: list[int] = []
+    for item in side_by_side(lambda number: made.append(number) or number, range(100), 2):
+        assert len(made) <= item + 5 or item == 99
+
+
+def test_an_error_side_by_side_comes_in_its_place_and_ends_it() -> None:
+    got: list[int] = []
+    with pytest.raises(ZeroDivisionError):
+        for item in side_by_side(lambda number: number // (number != 5), range(100), 2):
+            got.append(item)
+    assert got == [0, 1, 2, 3, 4]

@@ -6,11 +6,13 @@ All of it is in C libraries that let other Python threads run meanwhile (Arrow) 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import TypeVar
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 _WORKERS = 3
@@ -51,3 +53,19 @@ class Beside:
             if not following.cancel():
                 following.exception()  # it is over now: a generator that runs cannot be closed
             items.close()
+
+
+def side_by_side(work: Callable[[S], T], items: Iterable[S], workers: int) -> Iterator[T]:
+    """`work` of each item, in order, of so many at a time and as many more made ahead. What one raises comes in its
+    place."""
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="merge")
+    made: deque[Future[T]] = deque()
+    try:
+        for item in items:
+            made.append(pool.submit(work, item))
+            if len(made) > 2 * workers:
+                yield made.popleft().result()
+        while made:
+            yield made.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)

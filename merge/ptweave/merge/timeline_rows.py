@@ -16,10 +16,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ptweave.merge._merge import ffi, lib
+from ptweave.merge.beside import side_by_side
 from ptweave.merge.tables import I32, I64, encoded_column, numbers
 
 MOST = 1 << 22
 """Thunks of which all are in memory, 60 bytes each."""
+MOST_WORKERS = 4
+"""Threads that make rows, which are in memory until their turn comes."""
 
 TEXT_COLUMNS = ["operation", "caller"]
 THUNK_COLUMNS = ["thread", "thunk", "object", "t", "wait", *TEXT_COLUMNS]
@@ -147,9 +150,9 @@ class _Merged:
             raise ValueError(f"no order of time ({error})")
 
     def batches(self, rows: int) -> Iterator[pa.RecordBatch]:
-        """All rows, so many at a time."""
-        for begin in range(0, len(self._order), rows):
-            yield self._batch(self._order[begin:begin + rows])
+        """All rows, so many at a time. Mostly texts are copied, which Arrow does beside other threads' work."""
+        parts = (self._order[begin:begin + rows] for begin in range(0, len(self._order), rows))
+        return side_by_side(self._batch, parts, min(pa.cpu_count(), MOST_WORKERS))
 
     def _batch(self, order: npt.NDArray[np.uint32]) -> pa.RecordBatch:
         columns = {name: np.empty(len(order), kind) for name, kind in _COLUMNS.items()}
