@@ -28,8 +28,10 @@ int ptm_graph_create(const struct ptm_clocks *clocks, struct ptm_graph **ret)
 {
 	struct ptm_graph *graph;
 
+	if (clocks->shift < 0 || clocks->shift > 16)
+		return -EINVAL;
 	for (int32_t i = 0; i < clocks->threads; i++)
-		if (clocks->count[i] < 0 || clocks->width[i] < 0 || clocks->begin[i] < 0)
+		if (clocks->count[i] < 0 || (clocks->count[i] > 0) > clocks->block[i + 1] - clocks->block[i])
 			return -EINVAL;
 	graph = calloc(1, sizeof(*graph));
 	if (!graph)
@@ -121,27 +123,52 @@ static int32_t learned(const struct ptm_graph *graph, int32_t thread, int32_t th
 	return now > before ? now : GRAPH_NONE;
 }
 
+struct learned {
+	int32_t of, last;
+};
+
+/* All of it, without what the thread knows of itself: how many threads, or -ENOMEM. They are in scratch[0]. */
+static int64_t learn(struct ptm_graph *graph, int32_t thread, int32_t thunk)
+{
+	const struct ptm_clocks *clocks = graph->clocks;
+	const struct clock_row now = graph_row(clocks, thread, thunk);
+	const struct clock_row before = thunk ? graph_row(clocks, thread, thunk - 1) : (struct clock_row){ NULL, 0 };
+	int64_t n = 0;
+
+	for (int32_t at = 0; at < now.width; at++) {
+		if (now.index[at] == (at < before.width ? before.index[at] : 0))
+			continue;
+		for (int32_t i = 0; i < 1 << clocks->shift; i++) {
+			const int32_t of = (at << clocks->shift) + i;
+			const int32_t last = of < clocks->threads && of != thread ? learned(graph, thread, thunk, of) : GRAPH_NONE;
+
+			if (last == GRAPH_NONE)
+				continue;
+			if (room_reach(&graph->scratch[0], (size_t)n + 1, sizeof(struct learned)) < 0)
+				return -ENOMEM;
+			((struct learned *)graph->scratch[0].items)[n++] = (struct learned){ of, last };
+		}
+	}
+	return n;
+}
+
 static int sync_thunk(struct ptm_graph *graph, int32_t thread, int32_t thunk)
 {
-	const int32_t width = graph->clocks->width[thread];
-	const int32_t threads = width < graph->clocks->threads ? width : graph->clocks->threads;
+	const int64_t n = learn(graph, thread, thunk);
+	const struct learned *learned = graph->scratch[0].items;
 
-	for (int32_t of = 0; of < threads; of++) {
-		const int32_t last = of == thread ? GRAPH_NONE : learned(graph, thread, thunk, of);
+	if (n < 0)
+		return (int)n;
+	for (int64_t i = 0; i < n; i++) {
 		bool through = false; /* it is known only through another thread, which is known, too */
 		int error;
 
-		if (last == GRAPH_NONE)
-			continue;
-		for (int32_t other = 0; other < threads && !through; other++) {
-			const int32_t known = other == thread || other == of ? GRAPH_NONE : learned(graph, thread, thunk, other);
-
-			through = known != GRAPH_NONE && graph_before(graph, of, last, other, known);
-		}
+		for (int64_t j = 0; j < n && !through; j++)
+			through = j != i && graph_before(graph, learned[i].of, learned[i].last, learned[j].of, learned[j].last);
 		if (through)
 			continue;
 		error = graph_put_edge(graph, &(struct ptm_edge){
-			.from_thread = of, .from_thunk = last, .from_until = last,
+			.from_thread = learned[i].of, .from_thunk = learned[i].last, .from_until = learned[i].last,
 			.to_thread = thread, .to_thunk = thunk, .to_until = thunk });
 		if (error)
 			return error;

@@ -30,14 +30,41 @@ struct ptm_graph {
 	struct room scratch[4]; /* of one page; each part names those it uses, of items of its own */
 };
 
-/* Component `of` of the clock of thunk `thunk` of `thread`. Both must exist. */
+/* The clock of a thunk, as numbers of its chunks. */
+struct clock_row {
+	const uint32_t *index;
+	int32_t width;
+};
+
+/* Of thunk `thunk` of `thread`, which must exist. */
+static inline struct clock_row graph_row(const struct ptm_clocks *clocks, int32_t thread, int32_t thunk)
+{
+	int32_t low = clocks->block[thread], high = clocks->block[thread + 1] - 1;
+
+	while (low < high) {
+		const int32_t middle = high - (high - low) / 2;
+
+		if (clocks->blocks[middle].first <= thunk)
+			low = middle;
+		else
+			high = middle - 1;
+	}
+	const struct ptm_clock_block *block = &clocks->blocks[low];
+
+	return (struct clock_row){ clocks->index + block->begin + (int64_t)(thunk - block->first) * block->width,
+				   block->width };
+}
+
+/* Component `of` of the clock of thunk `thunk` of `thread`. Both must exist, and be of two threads. */
 static inline uint32_t graph_clock(const struct ptm_graph *graph, int32_t thread, int32_t thunk, int32_t of)
 {
 	const struct ptm_clocks *clocks = graph->clocks;
+	const struct clock_row row = graph_row(clocks, thread, thunk);
+	const int32_t at = of >> clocks->shift;
 
-	if (of >= clocks->width[thread])
+	if (at >= row.width)
 		return 0;
-	return clocks->values[clocks->begin[thread] + (int64_t)thunk * clocks->width[thread] + of];
+	return clocks->chunks[((size_t)row.index[at] << clocks->shift) + (size_t)(of - (at << clocks->shift))];
 }
 
 /* Thunk `thunk` of `thread` happens before thunk `later` of another (or a later one of the same) thread. */

@@ -20,15 +20,38 @@
 
 /* cdef: begin */
 
-/* The clocks of all thunks: of thread i, count[i] rows of width[i] components, from values[begin[i]] on. Components
- * beyond the width are 0. */
+/* The clocks of all thunks. A clock is cut into chunks of 1 << shift components, the last one filled up with zeros, and
+ * each chunk is there once for all thunks of a thread in a row that have it: most differ from the one before in few. What
+ * a thread knows of itself is left out.
+ *
+ * Rows of a thread lie in blocks: rows of `width` numbers of chunks each, from index[begin] on, the first one that of
+ * thunk `first`. Those of thread i are blocks[block[i]] to blocks[block[i + 1] - 1], in order; it has count[i] thunks. Chunk
+ * number c is chunks[c << shift] and what follows; number 0 is all zeros. Components beyond a row's are 0. */
+struct ptm_clock_block {
+	int64_t begin;
+	int32_t first;
+	int32_t width;
+};
+
 struct ptm_clocks {
-	const uint32_t *values;
-	const int64_t *begin;
+	const uint32_t *chunks;
+	const uint32_t *index;
+	const struct ptm_clock_block *blocks;
+	const int32_t *block;
 	const int32_t *count;
-	const int32_t *width;
 	int32_t threads;
-	int32_t zero;
+	int32_t shift;
+};
+
+/* Clocks of one thread on their way into chunks. `last` and `at`: the row before, its components and the numbers of its
+ * chunks, `width` chunks (zeros where there is none). `next`: the next chunk's number. */
+struct ptm_packing {
+	uint32_t *last;
+	uint32_t *at;
+	uint32_t next;
+	int32_t width;
+	int32_t shift;
+	int32_t own;
 };
 
 enum ptm_span_flag {
@@ -89,6 +112,11 @@ struct ptm_race {
 
 struct ptm_graph;
 
+/* Packs n rows more; row i has the components values[offsets[i]] to values[offsets[i + 1] - 1], what is beyond the width is
+ * left out. Writes n * width numbers to `index`, and new chunks to `chunks`, which has room for as many. Returns how many
+ * chunks, or -EOVERFLOW when there are more than numbers, or -EINVAL. */
+int64_t ptm_clocks_pack(struct ptm_packing *packing, const int32_t *offsets, const uint32_t *values, size_t n,
+			uint32_t *index, uint32_t *chunks);
 int ptm_graph_create(const struct ptm_clocks *clocks, struct ptm_graph **ret);
 void ptm_graph_destroy(struct ptm_graph *graph);
 /* Edges of synchronisation into thunks first to first + n - 1 of a thread: of those with acquire[i] set, from the last

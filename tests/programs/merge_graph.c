@@ -15,27 +15,97 @@
 enum { THREADS = 6, THUNKS = 30, SPANS = 120, RUNS = 60 };
 
 struct made {
-	uint32_t values[THREADS * THUNKS * THREADS];
-	int64_t begin[THREADS];
+	uint32_t values[THREADS][THUNKS * THREADS];
+	int32_t offsets[THREADS][THUNKS + 1];
+	uint32_t chunks[(1 + THREADS * THUNKS * THREADS) * 8];
+	uint32_t index[THREADS * THUNKS * THREADS];
+	struct ptm_clock_block blocks[THREADS * 2];
+	int32_t block[THREADS + 1];
 	int32_t count[THREADS];
-	int32_t width[THREADS];
 	struct ptm_span spans[SPANS];
 	uint32_t runs[RUNS];
 	struct ptm_clocks clocks;
 };
 
+/* What a clock says, straight from the rows it was made of. */
+static uint32_t said(const struct made *made, int32_t thread, int32_t thunk, int32_t of)
+{
+	const int32_t *offset = &made->offsets[thread][thunk];
+
+	return of != thread && of < offset[1] - offset[0] ? made->values[thread][offset[0] + of] : 0;
+}
+
+/* The same, from the chunks. */
+static uint32_t packed(const struct made *made, int32_t thread, int32_t thunk, int32_t of)
+{
+	const struct ptm_clock_block *block = &made->blocks[made->block[thread]];
+	const int32_t shift = made->clocks.shift;
+
+	while (block + 1 < &made->blocks[made->block[thread + 1]] && block[1].first <= thunk)
+		block++;
+	if (of >> shift >= block->width)
+		return 0;
+	return made->chunks[((size_t)made->index[block->begin + (int64_t)(thunk - block->first) * block->width + (of >> shift)] <<
+			     shift) + (size_t)(of & ((1 << shift) - 1))];
+}
+
 static void make_clocks(struct made *made)
 {
+	const int32_t shift = (int32_t)below(4);
+	struct ptm_packing packing = { .next = 1, .shift = shift };
+	int32_t n_blocks = 0;
 	int64_t at = 0;
 
+	memset(made->chunks, 0, sizeof(made->chunks));
 	for (int32_t i = 0; i < THREADS; i++) {
-		made->begin[i] = at;
+		uint32_t last[THREADS * 8] = { 0 }, numbers[THREADS] = { 0 };
+		int32_t length = (int32_t)below(THREADS + 1), cut;
+
 		made->count[i] = (int32_t)below(THUNKS + 1);
-		made->width[i] = (int32_t)below(THREADS + 1);
-		for (int32_t k = 0; k < made->count[i] * made->width[i]; k++) /* mostly growing, sometimes anything */
-			made->values[at++] = below(20) ? below((uint32_t)(k / made->width[i]) + 2) : (uint32_t)any();
+		made->offsets[i][0] = 0;
+		for (int32_t k = 0; k < made->count[i]; k++) {
+			int32_t *offset = &made->offsets[i][k + 1];
+
+			if (!below(10)) /* mostly as long as the one before */
+				length = (int32_t)below(THREADS + 1);
+			*offset = offset[-1] + length;
+			for (int32_t of = 0; of < length; of++) /* mostly growing, sometimes anything */
+				made->values[i][offset[-1] + of] = below(20) ? below((uint32_t)k / 4 + 2) : (uint32_t)any();
+		}
+		made->block[i] = n_blocks;
+		packing.last = last;
+		packing.at = numbers;
+		packing.own = i;
+		packing.width = 0;
+		cut = made->count[i] ? (int32_t)below((uint32_t)made->count[i]) : 0;
+		for (int32_t from = 0, until = cut; from < made->count[i]; from = until, until = made->count[i]) {
+			const int32_t width = (THREADS + (1 << shift) - 1) >> shift;
+			int64_t more;
+
+			if (until == from) {
+				until = made->count[i];
+			}
+			packing.width = from && packing.width == width ? width : (int32_t)below((uint32_t)width) + 1;
+			if (until == made->count[i])
+				packing.width = width; /* the first may be narrower, and is cut off then */
+			more = ptm_clocks_pack(&packing, &made->offsets[i][from], made->values[i], (size_t)(until - from),
+					       &made->index[at], &made->chunks[(size_t)packing.next << shift]);
+			assert(more >= 0 && more <= (int64_t)(until - from) * packing.width);
+			made->blocks[n_blocks++] = (struct ptm_clock_block){ at, from, packing.width };
+			at += (int64_t)(until - from) * packing.width;
+		}
 	}
-	made->clocks = (struct ptm_clocks){ made->values, made->begin, made->count, made->width, THREADS, 0 };
+	made->block[THREADS] = n_blocks;
+	made->clocks = (struct ptm_clocks){ made->chunks, made->index, made->blocks, made->block, made->count, THREADS, shift };
+	for (int32_t i = 0; i < THREADS; i++)
+		for (int32_t k = 0; k < made->count[i]; k++)
+			for (int32_t of = 0; of < THREADS; of++) {
+				const struct ptm_clock_block *block = &made->blocks[made->block[i]];
+				const int32_t width = k >= block->first && (made->block[i + 1] - made->block[i] < 2 || k < block[1].first) ?
+					block->width : THREADS;
+
+				assert(packed(made, i, k, of) == (of >> shift < width ? said(made, i, k, of) : 0));
+			}
 }
 
 static int by_place(const void *left, const void *right)

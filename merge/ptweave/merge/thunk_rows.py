@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from ptweave.data.schemas import DECODED_STACKS, DECODED_THUNKS
 from ptweave.merge.scratch import Scratch
@@ -19,6 +20,9 @@ FILE = "thunks.parquet"
 STACKS_FILE = "stacks.parquet"
 TEXT = ["operation"]
 """Columns that come as dictionaries."""
+
+CLOCK_BYTES = 8 << 20
+"""Of clocks read at a time, about: each has a component for every thread."""
 
 _ORDER = "order by thread nulls last, thunk, file_row_number"
 _LISTED = 1 << 14
@@ -33,6 +37,8 @@ class ThunkRows:
         self._path: Path = scratch.folder / FILE
         with open_parquet(self._path, DECODED_THUNKS, TEXT) as file:
             self.count = int(file.metadata.num_rows)
+            self.with_clock = _rows_with_clock(file.metadata)
+        """Rows that are read at a time with their clocks."""
         self.sorted = True
         """Whether the file is in order, as far as it was gone over: no other file is read through `scratch`."""
 
@@ -69,8 +75,9 @@ class ThunkRows:
 
     def _as_stored(self, columns: list[str]) -> Generator[pa.RecordBatch, None, None]:
         with open_parquet(self._path, DECODED_THUNKS, TEXT) as file:
+            rows = self.with_clock if "clock" in columns else BATCH_ROWS
             try:
-                for batch in file.iter_batches(BATCH_ROWS, columns=columns, use_threads=False):
+                for batch in file.iter_batches(rows, columns=columns, use_threads=False):
                     if len(batch):
                         yield batch
             except (OSError, pa.ArrowException, ValueError) as error:
@@ -87,6 +94,15 @@ class ThunkRows:
                 batch = batch.filter(batch.column("thread").is_valid())
             if len(batch):
                 yield batch
+
+
+def _rows_with_clock(metadata: pq.FileMetaData) -> int:
+    widest = 1
+    for group in (metadata.row_group(number) for number in range(metadata.num_row_groups)):
+        for column in (group.column(number) for number in range(group.num_columns)):
+            if column.path_in_schema.startswith("clock.") and group.num_rows > 0:
+                widest = max(widest, column.num_values // group.num_rows)
+    return max(1, min(BATCH_ROWS, CLOCK_BYTES // (4 * widest)))
 
 
 def stack_batches(scratch: Scratch) -> Iterator[tuple[I64, U64]]:

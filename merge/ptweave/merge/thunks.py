@@ -15,7 +15,7 @@ import pyarrow as pa
 from ptweave.data.bundle import Bundle
 from ptweave.data.evl import Operation
 from ptweave.data.ledger import Ledger
-from ptweave.data.schemas import DECODED_THUNKS, ENCODED, THUNKS, TableWriter
+from ptweave.data.schemas import DECODED_THUNKS, ENCODED, ROW_GROUP, THUNKS, TableWriter
 from ptweave.merge._merge import lib
 from ptweave.merge.addresses import Addresses
 from ptweave.merge.align import Aligner, Occurrences, Records, bounds
@@ -33,6 +33,8 @@ from ptweave.merge.thunk_stacks import ThunkStacks, kinds_of
 
 _NOWHERE = slice(0, 0)
 _COMPARED = 16
+_GROUP_BATCHES = 8
+"""Of rows with their clocks in a row group: all that one has where there are few threads, and 64 MiB of clocks."""
 """Values that rows are compared with one after the other: beyond, sorting them takes no longer."""
 _PAIRS = 1 << 22
 """Call stacks times lists of callers that are compared before any thunk is."""
@@ -190,7 +192,9 @@ class Thunks:
         callers = program.encoded_names(self._stacks.caller)
         operations: dict[str | None, int] = {operation.name.lower(): at for at, operation in enumerate(Operation)}
         done = 0
-        with TableWriter(bundle.tables, THUNKS, encoded=["caller", "operation", "placed"], pool=beside.pool) as writer:
+        group = min(ROW_GROUP, _GROUP_BATCHES * self.rows.with_clock)
+        with TableWriter(bundle.tables, THUNKS, row_group=group, encoded=["caller", "operation", "placed"],
+                         pool=beside.pool) as writer:
             for batch in beside.ahead(self.rows.batches(columns)) if self.rows.sorted else self.rows.batches(columns):
                 rows = slice(done, done + len(batch))
                 seq, placed = self.places.columns(rows)

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: MIT
+"""Clocks of all thunks as C reads them: each component as the file has it, in little room also for many threads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from ptweave.data.errors import BadInput
+from ptweave.data.schemas import DECODED_THUNKS
+from ptweave.merge import thunk_rows
+from ptweave.merge.beside import Beside
+from ptweave.merge.clocks import Clocks
+from ptweave.merge.scratch import Scratch
+from ptweave.merge.thunk_rows import FILE, ThunkRows
+
+Rows = dict[int, list[list[int]]]
+"""A thread's clocks, by thunk."""
+
+
+def made(threads: int, thunks: int, seed: int) -> Rows:
+    """Clocks that grow in a few components at a time, and in length."""
+    random = np.random.default_rng(seed)
+    rows: Rows = {}
+    for thread in range(threads):
+        clock = np.zeros(threads, np.int64)
+        length = thread + 1
+        rows[thread] = []
+        for thunk in range(int(random.integers(0, thunks)) + (thread == 0)):
+            clock[thread] = thunk + 1
+            known = random.integers(0, threads, 3)
+            clock[known] += random.integers(0, 5, 3) * (known != thread)
+            length = max(length, int(random.integers(0, threads + 1)) if random.random() < 0.1 else 0)
+            rows[thread].append(clock[:length].tolist())
+    return rows
+
+
+def write(folder: Path, rows: Rows) -> None:
+    flat = [(thread, thunk, clock) for thread, clocks in rows.items() for thunk, clock in enumerate(clocks)]
+    table = pa.table({field.name: pa.nulls(len(flat), field.type) for field in DECODED_THUNKS})
+    for name, values in zip(("thread", "thunk", "clock"), zip(*flat, strict=True), strict=True):
+        at = table.schema.get_field_index(name)
+        table = table.set_column(at, DECODED_THUNKS.field(name), pa.array(values, DECODED_THUNKS.field(name).type))
+    folder.mkdir(exist_ok=True)
+    pq.write_table(table, folder / FILE, row_group_size=1000)
+
+
+def component(clocks: Clocks, thread: int, thunk: int, of: int) -> int:
+    """Read as graph_api.h says."""
+    raw = clocks.raw
+    blocks = [raw.blocks[number] for number in range(raw.block[thread], raw.block[thread + 1])]
+    block = next(block for block in reversed(blocks) if block.first <= thunk)
+    if of >> raw.shift >= block.width:
+        return 0
+    chunk = raw.index[block.begin + (thunk - block.first) * block.width + (of >> raw.shift)]
+    return int(raw.chunks[(chunk << raw.shift) + of % (1 << raw.shift)])
+
+
+@pytest.mark.parametrize("at_once", [1, 5000, 8 << 20])
+@pytest.mark.parametrize("threads", [1, 2, 5, 64, 65, 150])
+def test_every_component_is_the_files_but_what_a_thread_knows_of_itself(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: int, at_once: int) -> None:
+    monkeypatch.setattr(thunk_rows, "CLOCK_BYTES", at_once)
+    rows = made(threads, 12, threads)
+    write(tmp_path / "decoded", rows)
+    with Beside() as beside, Scratch(tmp_path / "decoded", beside) as scratch, \
+            Clocks(scratch, ThunkRows(scratch)) as clocks:
+        assert clocks.count.tolist() == [len(rows[thread]) for thread in range(clocks.threads)]
+        for thread, its in rows.items():
+            for thunk, clock in enumerate(its):
+                found = [component(clocks, thread, thunk, of) for of in range(threads)]
+                padded = clock + [0] * (threads - len(clock))
+                padded[thread] = 0
+                assert found == padded, (thread, thunk)
+
+
+def test_many_threads_take_a_part_of_what_all_components_would(tmp_path: Path) -> None:
+    rows = made(1500, 8, 1)
+    write(tmp_path / "decoded", rows)
+    components = sum(len(clock) for clocks in rows.values() for clock in clocks)
+    with Beside() as beside, Scratch(tmp_path / "decoded", beside) as scratch, \
+            Clocks(scratch, ThunkRows(scratch)) as clocks:
+        size = sum(array.nbytes for array in clocks.arrays.values())
+        assert size < components  # four bytes each
+
+
+def test_thunks_that_do_not_follow_each_other_are_an_error(tmp_path: Path) -> None:
+    write(tmp_path / "decoded", {0: [[1], [2]]})
+    table = pq.read_table(tmp_path / "decoded" / FILE)
+    pq.write_table(table.slice(1), tmp_path / "decoded" / FILE)
+    with Beside() as beside, Scratch(tmp_path / "decoded", beside) as scratch, \
+            pytest.raises(BadInput, match="do not follow each other"):
+        Clocks(scratch, ThunkRows(scratch))
