@@ -167,11 +167,11 @@ static volatile int stop, forks;
 enum { FORKS = 40, STARTED = 4, ROUNDS = 10 }; /* of a busy thread, at most, until the next fork has ended: the more
 						* are logged the faster this is, and each record has a clock of all threads */
 
-static void *busy(void *unused)
+static void *busy(void *endless)
 {
 	for (int started = 0, rounds = 0; !stop;) {
 		pthread_t id;
-		if (rounds >= ROUNDS * (forks + 1)) {
+		if (!endless && rounds >= ROUNDS * (forks + 1)) {
 			usleep(20);
 			continue;
 		}
@@ -183,7 +183,7 @@ static void *busy(void *unused)
 		if (pthread_create(&id, NULL, add, (void *)1) == 0)
 			pthread_join(id, NULL);
 	}
-	return unused;
+	return endless;
 }
 
 static void fork_while_busy(void)
@@ -355,7 +355,7 @@ static void outlive(void)
 	puts("running");
 	fflush(stdout);
 	pthread_t id;
-	pthread_create(&id, NULL, busy, NULL);
+	pthread_create(&id, NULL, busy, &byte);
 	if (read(0, &byte, 1) < 0)
 		exit(9);
 	stop = 1;
