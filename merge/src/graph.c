@@ -140,7 +140,8 @@ static int64_t learn(struct ptm_graph *graph, int32_t thread, int32_t thunk)
 			continue;
 		for (int32_t i = 0; i < 1 << clocks->shift; i++) {
 			const int32_t of = (at << clocks->shift) + i;
-			const int32_t last = of < clocks->threads && of != thread ? learned(graph, thread, thunk, of) : GRAPH_NONE;
+			const int32_t last = of < clocks->threads && of != thread ?
+				learned(graph, thread, thunk, of) : GRAPH_NONE;
 
 			if (last == GRAPH_NONE)
 				continue;
@@ -164,7 +165,8 @@ static int sync_thunk(struct ptm_graph *graph, int32_t thread, int32_t thunk)
 		int error;
 
 		for (int64_t j = 0; j < n && !through; j++)
-			through = j != i && graph_before(graph, learned[i].of, learned[i].last, learned[j].of, learned[j].last);
+			through = j != i && graph_before(graph, learned[i].of, learned[i].last, learned[j].of,
+							 learned[j].last);
 		if (through)
 			continue;
 		error = graph_put_edge(graph, &(struct ptm_edge){

@@ -27,7 +27,7 @@ struct ptm_graph {
 	size_t n_runs;
 	struct room races;      /* struct ptm_race */
 	size_t n_races;
-	struct room scratch[4]; /* of one page; each part names those it uses, of items of its own */
+	struct room scratch[4]; /* of one page or thunk; each part names those it uses, of items of its own */
 };
 
 /* The clock of a thunk, as numbers of its chunks. */

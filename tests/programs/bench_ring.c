@@ -74,7 +74,8 @@ int main(int argc, char **argv)
 			struct perf_event_mmap_page *page = rings[i].page;
 
 			page->aux_head += step;
-			if (rings[i].stored % (FILES_MAX / count) < step && (lseek(rings[i].file, 0, SEEK_SET) || ftruncate(rings[i].file, 0)))
+			if (rings[i].stored % (FILES_MAX / count) < step &&
+			    (lseek(rings[i].file, 0, SEEK_SET) || ftruncate(rings[i].file, 0)))
 				return 1;
 		}
 		before = now(CLOCK_THREAD_CPUTIME_ID);

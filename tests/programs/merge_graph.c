@@ -45,18 +45,39 @@ static uint32_t packed(const struct made *made, int32_t thread, int32_t thunk, i
 		block++;
 	if (of >> shift >= block->width)
 		return 0;
-	return made->chunks[((size_t)made->index[block->begin + (int64_t)(thunk - block->first) * block->width + (of >> shift)] <<
-			     shift) + (size_t)(of & ((1 << shift) - 1))];
+	const int64_t row = block->begin + (int64_t)(thunk - block->first) * block->width;
+
+	return made->chunks[((size_t)made->index[row + (of >> shift)] << shift) + (size_t)(of & ((1 << shift) - 1))];
+}
+
+/* Thunks from to until - 1 of a thread into a block, and what that says of them. */
+static void put_block(struct made *made, struct ptm_packing *packing, int32_t from, int32_t until, int32_t width,
+		      int64_t *at)
+{
+	const int32_t thread = packing->own, shift = packing->shift;
+	int64_t more;
+
+	packing->width = width;
+	more = ptm_clocks_pack(packing, &made->offsets[thread][from], made->values[thread], (size_t)(until - from),
+			       &made->index[*at], &made->chunks[(size_t)packing->next << shift]);
+	assert(more >= 0 && more <= (int64_t)(until - from) * width);
+	made->blocks[made->block[thread + 1]++] = (struct ptm_clock_block){ *at, from, width };
+	*at += (int64_t)(until - from) * width;
+	for (int32_t k = from; k < until; k++)
+		for (int32_t of = 0; of < THREADS; of++)
+			assert(packed(made, thread, k, of) == (of >> shift < width ? said(made, thread, k, of) : 0));
 }
 
 static void make_clocks(struct made *made)
 {
-	const int32_t shift = (int32_t)below(4);
+	const int32_t shift = (int32_t)below(4), whole = (THREADS + (1 << shift) - 1) >> shift;
 	struct ptm_packing packing = { .next = 1, .shift = shift };
-	int32_t n_blocks = 0;
 	int64_t at = 0;
 
 	memset(made->chunks, 0, sizeof(made->chunks));
+	made->clocks = (struct ptm_clocks){ made->chunks, made->index, made->blocks, made->block, made->count, THREADS,
+					    shift };
+	made->block[0] = 0;
 	for (int32_t i = 0; i < THREADS; i++) {
 		uint32_t last[THREADS * 8] = { 0 }, numbers[THREADS] = { 0 };
 		int32_t length = (int32_t)below(THREADS + 1), cut;
@@ -72,40 +93,16 @@ static void make_clocks(struct made *made)
 			for (int32_t of = 0; of < length; of++) /* mostly growing, sometimes anything */
 				made->values[i][offset[-1] + of] = below(20) ? below((uint32_t)k / 4 + 2) : (uint32_t)any();
 		}
-		made->block[i] = n_blocks;
 		packing.last = last;
 		packing.at = numbers;
 		packing.own = i;
-		packing.width = 0;
+		made->block[i + 1] = made->block[i];
 		cut = made->count[i] ? (int32_t)below((uint32_t)made->count[i]) : 0;
-		for (int32_t from = 0, until = cut; from < made->count[i]; from = until, until = made->count[i]) {
-			const int32_t width = (THREADS + (1 << shift) - 1) >> shift;
-			int64_t more;
-
-			if (until == from) {
-				until = made->count[i];
-			}
-			packing.width = from && packing.width == width ? width : (int32_t)below((uint32_t)width) + 1;
-			if (until == made->count[i])
-				packing.width = width; /* the first may be narrower, and is cut off then */
-			more = ptm_clocks_pack(&packing, &made->offsets[i][from], made->values[i], (size_t)(until - from),
-					       &made->index[at], &made->chunks[(size_t)packing.next << shift]);
-			assert(more >= 0 && more <= (int64_t)(until - from) * packing.width);
-			made->blocks[n_blocks++] = (struct ptm_clock_block){ at, from, packing.width };
-			at += (int64_t)(until - from) * packing.width;
-		}
+		if (cut) /* may be narrower: clocks are cut off there */
+			put_block(made, &packing, 0, cut, (int32_t)below((uint32_t)whole) + 1, &at);
+		if (cut < made->count[i])
+			put_block(made, &packing, cut, made->count[i], whole, &at);
 	}
-	made->block[THREADS] = n_blocks;
-	made->clocks = (struct ptm_clocks){ made->chunks, made->index, made->blocks, made->block, made->count, THREADS, shift };
-	for (int32_t i = 0; i < THREADS; i++)
-		for (int32_t k = 0; k < made->count[i]; k++)
-			for (int32_t of = 0; of < THREADS; of++) {
-				const struct ptm_clock_block *block = &made->blocks[made->block[i]];
-				const int32_t width = k >= block->first && (made->block[i + 1] - made->block[i] < 2 || k < block[1].first) ?
-					block->width : THREADS;
-
-				assert(packed(made, i, k, of) == (of >> shift < width ? said(made, i, k, of) : 0));
-			}
 }
 
 static int by_place(const void *left, const void *right)

@@ -52,17 +52,15 @@ class Clocks:
         self.count: I32 = np.zeros(self.threads, np.int32)
         self.count[list(counts)] = list(counts.values())
         self._shift = min(SHIFT, max(self.threads - 1, 0).bit_length())
-        self._packing: Any = ffi.new("struct ptm_packing *", {"next": 1, "shift": self._shift, "own": -1})
         with ExitStack() as files:
             chunks = files.enter_context(tempfile.TemporaryFile(dir=scratch.folder))
             index = files.enter_context(tempfile.TemporaryFile(dir=scratch.folder))
             chunks.write(bytes(4 << self._shift))  # number 0
-            blocks = self._pack(chunks, index)
+            threads, blocks = self._pack(chunks, index)
             arrays = {"chunks": _mapped(chunks), "index": _mapped(index), "count": self.count}
             self._files = files.pop_all()
-        threads = np.array([thread for thread, _ in blocks], np.int32)
         arrays["block"] = np.searchsorted(threads, np.arange(self.threads + 1)).astype(np.int32)
-        self.arrays = arrays | {"blocks": np.array([block for _, block in blocks], _BLOCK)}
+        self.arrays = arrays | {"blocks": np.array(blocks, _BLOCK)}
         """As C has them."""
         self.raw: Any = ffi.new("struct ptm_clocks *", {"threads": self.threads, "shift": self._shift, **{
             name: ffi.from_buffer(_POINTERS[array.dtype], array) for name, array in self.arrays.items()}})
@@ -97,35 +95,39 @@ class Clocks:
                 first = int(thunk[begin]) if bool((np.diff(thunk[begin:end]) == 1).all()) else -1
                 yield int(threads[begin]), first, batch.slice(begin, end - begin)
 
-    def _pack(self, chunks: Any, index: Any) -> list[tuple[int, tuple[int, int, int]]]:
-        """Write all clocks' chunks and their numbers; the blocks these lie in, each with its thread."""
-        blocks: list[tuple[int, tuple[int, int, int]]] = []
+    def _pack(self, chunks: Any, index: Any) -> tuple[list[int], list[tuple[int, int, int]]]:
+        """Write all clocks' chunks and their numbers; the blocks these lie in (`_BLOCK`): of which thread each is, and
+        they."""
+        threads: list[int] = []
+        blocks: list[tuple[int, int, int]] = []
+        packing: Any = ffi.new("struct ptm_packing *", {"next": 1, "shift": self._shift, "own": -1})
         last, at = np.zeros(0, np.uint32), np.zeros(0, np.uint32)
-        begin, packing = 0, self._packing
+        begin = width = 0
         for thread, first, part in self._parts(["thread", "thunk", "clock"]):
             if thread != packing.own:
-                last[:], at[:], packing.own = 0, 0, thread
+                last[:], at[:], packing.own, width = 0, 0, thread, 0
             clock = part.column("clock")
             offsets = clock.offsets.to_numpy()
             values = clock.values.fill_null(0).to_numpy()
             length = min(int(np.diff(offsets).max()), self.threads)
-            width = max(-(-length >> self._shift), blocks[-1][1][2] if blocks and blocks[-1][0] == thread else 0)
+            width = max(width, -(-length >> self._shift))
             at, last = _grown(at, width), _grown(last, width << self._shift)
             packing.at, packing.last = ffi.from_buffer("uint32_t[]", at), ffi.from_buffer("uint32_t[]", last)
             packing.width = width
-            numbers_ = np.empty(len(part) * width, np.uint32)
-            found = np.empty(len(numbers_) << self._shift, np.uint32)
+            rows = np.empty(len(part) * width, np.uint32)
+            found = np.empty(len(rows) << self._shift, np.uint32)
             made = lib.ptm_clocks_pack(
                 packing, ffi.from_buffer("int32_t[]", offsets), ffi.from_buffer("uint32_t[]", values), len(part),
-                ffi.from_buffer("uint32_t[]", numbers_), ffi.from_buffer("uint32_t[]", found))
+                ffi.from_buffer("uint32_t[]", rows), ffi.from_buffer("uint32_t[]", found))
             if made < 0:
                 raise BadInput("has more clocks than can be told apart", where=self._where,
                                remedy="record a shorter part of the run")
-            index.write(numbers_)
+            index.write(rows)
             chunks.write(found[:made << self._shift])
-            blocks.append((thread, (begin, first, width)))
-            begin += len(numbers_)
-        return blocks
+            threads.append(thread)
+            blocks.append((begin, first, width))
+            begin += len(rows)
+        return threads, blocks
 
     def has(self, threads: I32, thunks_: I32) -> Bools:
         """Whether there are such thunks."""

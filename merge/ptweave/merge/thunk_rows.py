@@ -38,7 +38,7 @@ class ThunkRows:
         with open_parquet(self._path, DECODED_THUNKS, TEXT) as file:
             self.count = int(file.metadata.num_rows)
             self.with_clock = _rows_with_clock(file.metadata)
-        """Rows that are read at a time with their clocks."""
+            """Rows that are read at a time with their clocks."""
         self.sorted = True
         """Whether the file is in order, as far as it was gone over: no other file is read through `scratch`."""
 

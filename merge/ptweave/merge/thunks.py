@@ -32,9 +32,9 @@ from ptweave.merge.thunk_rows import ThunkRows
 from ptweave.merge.thunk_stacks import ThunkStacks, kinds_of
 
 _NOWHERE = slice(0, 0)
-_COMPARED = 16
 _GROUP_BATCHES = 8
 """Of rows with their clocks in a row group: all that one has where there are few threads, and 64 MiB of clocks."""
+_COMPARED = 16
 """Values that rows are compared with one after the other: beyond, sorting them takes no longer."""
 _PAIRS = 1 << 22
 """Call stacks times lists of callers that are compared before any thunk is."""
