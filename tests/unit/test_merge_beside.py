@@ -80,7 +80,7 @@ def test_leaving_waits_for_what_has_begun() -> None:
 
 def rows(first: int, count: int) -> pa.Table:
     numbers = np.arange(first, first + count, dtype=np.int32)
-    return pa.table({"stack": numbers, "parent": numbers, "depth": numbers % 7, "block": numbers,
+    return pa.table({"stack": numbers, "parent": numbers, "depth": numbers % 7, "image": numbers % 3, "block": numbers,
                      "function": [f"f{n % 5}" for n in numbers]}, schema=STACKS.schema)
 
 

@@ -198,6 +198,33 @@ def test_hot_counts_what_ran_of_all_of_a_thread_and_of_a_part(bundle: Bundle) ->
                 assert found(1, begin, end, by) == expected(1, begin, end), (by, begin, end)
 
 
+def test_functions_of_one_name_are_told_apart_by_their_images_and_images_are_summed_up(tmp_path: Path) -> None:
+    writer, draw = BundleWriter(tmp_path / "run.ptw"), random.Random(4)
+    code = [("main", 0, 2), ("init", 0, 3), ("init", 1, 50), ("init", 1, 70), (None, 1, 9)]
+    blocks = [writer.block(name, "jump", image=image, instructions=count) for name, image, count in code]
+    writer.task(0, begin=0, end=1000)
+    writer.run(0, [draw.choice(blocks) for _ in range(300)])
+    writer.moment(0, 0, 0)
+    bundle = writer.write()
+    merge_run(bundle)
+    with Run(bundle.path) as run:
+        for part in (None, run.part(0, 0, 300)):
+            functions: Counter[tuple[str | None, str | None]] = Counter()
+            images: Counter[str | None] = Counter()
+            for block in writer.executed[0]:
+                name, image, count = code[blocks.index(block)]
+                told = name or part  # of a whole run it is functions that tell images
+                functions[name, f"image{image}" if told else None] += count
+                images[f"/bin/image{image}" if told else None] += count
+            by_function = run.hot(part=part)
+            assert by_function.columns[:3] == ["function", "image", "instructions"]
+            assert {row[:2]: row[2] for row in by_function} == functions
+            assert {row[0]: row[1] for row in run.hot("image", part=part)} == images
+        assert {row[1:3] for row in run.hot("block")} == set(functions)
+        assert {(row[0], row[1]) for row in run.sql("select function, image from stacks")} == {
+            ("main", 0), ("init", 0), ("init", 1), (None, None)}
+
+
 def test_the_timeline_is_in_order_and_has_every_operation(bundle: Bundle) -> None:
     with Run(bundle.path) as run:
         result = run.timeline()

@@ -441,6 +441,7 @@ STACKS = Table("stacks", "a call stack: its parent's frames and one more (the ma
     Column("parent", _I32, "", "stack without the top frame; null at the bottom", delta=True),
     Column("depth", _I32, "frames", "frames in it"),
     Column("function", _STR, "", "function of the top frame", dictionary=True),
+    Column("image", _I32, "", "image that function is in; null unknown"),
     Column("block", _I32, "", "block that called it (null at the bottom)"),
 ), ("stack",))
 

@@ -151,6 +151,7 @@ class Program:
         first = lib.PTM_FIRST_FUNCTION
         known = distinct >= 0
         number = np.where(known, np.cumsum(known) - 1 + first, 0)
+        self._images = np.concatenate([np.full(first, -1, np.int32), (distinct[known] >> 32).astype(np.int32)])
         self.functions += [names[key & 0xffffffff] for key in distinct[known].tolist()]
         return number[inverse], cold
 
@@ -184,6 +185,11 @@ class Program:
         """Names of functions by number; null for unknown ones."""
         names = pa.array([name or "" for name in self.functions], pa.string())
         return names.take(pa.array(functions.astype(np.int32), mask=functions == lib.PTM_UNKNOWN))
+
+    def images_of(self, functions: npt.NDArray[Any]) -> pa.Array:
+        """Images of functions by number; null for unknown ones."""
+        images = self._images[functions]
+        return pa.array(images, mask=images < 0)
 
     def encoded_names(self, functions: npt.NDArray[Any]) -> pa.DictionaryArray:
         """The same as a dictionary, which is one object for all calls, and has each name once."""

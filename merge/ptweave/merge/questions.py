@@ -20,6 +20,7 @@ class By(StrEnum):
     FUNCTION = "function"
     LINE = "line"
     BLOCK = "block"
+    IMAGE = "image"
 
 
 @dataclass(frozen=True)
@@ -39,24 +40,36 @@ class Part:
     end: int
 
 
+@dataclass(frozen=True)
+class _Keys:
+    """What rows are summed up by, as they are shown, in tables that have functions and are joined with `images`."""
+
+    shown: str
+    summed: str
+
+
 _KEYS = {
-    By.FUNCTION: ("function", "blocks.function"),
-    By.BLOCK: ("block, function, file, line", "block, blocks.function, blocks.file, blocks.line"),
+    By.FUNCTION: _Keys("function, parse_filename(images.path) as image", "function, images.path"),
+    By.BLOCK: _Keys("block, function, parse_filename(images.path) as image, file, line",
+                    "block, function, images.path, file, line"),
+    By.IMAGE: _Keys("images.path as image", "images.path"),
 }
+"""Files that are replaced while the program runs are one: what was built anew is the same program."""
 
 _PROFILE = """
-select function, sum(instructions)::bigint as instructions,
+select {keys.shown}, sum(instructions)::bigint as instructions,
        round(100 * sum(instructions) / sum(sum(instructions)) over (), 2) as percent,
        sum(blocks)::bigint as blocks, sum(calls)::bigint as calls, sum(time)::bigint as ns
-from profile join stacks using (stack) {where}
-group by function order by instructions desc, function"""
+from profile join stacks using (stack) left join images using (image) {where}
+group by {keys.summed} order by instructions desc, {keys.summed}"""
 
 _COUNTED = """
 with counted as ({counted})
-select {names}, sum(executions * blocks.instructions)::bigint as instructions,
+select {keys.shown}, sum(executions * blocks.instructions)::bigint as instructions,
        round(100 * sum(executions * blocks.instructions) / sum(sum(executions * blocks.instructions)) over (), 2)
          as percent, sum(executions)::bigint as blocks
-from counted join blocks using (block) group by {keys} order by instructions desc, {names}"""
+from counted join blocks using (block) left join images on images.image = blocks.image
+group by {keys.summed} order by instructions desc, {keys.summed}"""
 
 _LINES = """
 with counted as ({counted}),
@@ -79,22 +92,23 @@ _ALL = """select block, sum(executed)::bigint as executions
 
 
 def hot(by: By = By.FUNCTION, *, thread: int | None = None, part: Part | None = None) -> Question:
-    """Where instructions were executed: functions (own instructions, calls and time), lines or blocks; most first.
+    """Where instructions were executed: functions or images (own instructions, calls and time), lines or blocks; most
+    first.
 
-    Of all threads, one, or part of one's flow (of a part, calls and time are not known). `blocks` of a line are those
-    with instructions of it, `times` is how often the one ran that ran most.
+    Of all threads, one, or part of one's flow (of a part, calls and time are not known; else, the image of code without
+    functions is not). `blocks` of a line are those with instructions of it, `times` is how often the one ran that ran
+    most.
     """
     params: tuple[int, ...] = () if thread is None else (thread,)
     where = "" if thread is None else "where thread = ?"
-    if by is By.FUNCTION and part is None:
-        return Question(_PROFILE.format(where=where), params)
+    if part is None and by in (By.FUNCTION, By.IMAGE):
+        return Question(_PROFILE.format(keys=_KEYS[by], where=where), params)
     counted = _ALL.format(where=where)
     if part is not None:
         counted, params = "select block, executions from block_counts_in(?, ?, ?)", (part.thread, part.begin, part.end)
     if by is By.LINE:
         return Question(_LINES.format(counted=counted), params)
-    names, keys = _KEYS[by]
-    return Question(_COUNTED.format(counted=counted, names=names, keys=keys), params)
+    return Question(_COUNTED.format(counted=counted, keys=_KEYS[by]), params)
 
 
 LOCKS = ("mutex_lock", "mutex_trylock", "mutex_timedlock", "cond_relock", "rdlock", "tryrdlock", "timedrdlock",

@@ -248,14 +248,16 @@ class Run(Relations):
         return part_of(rows, name)
 
     def hot(self, by: By | str = By.FUNCTION, *, thread: int | None = None, part: Part | None = None) -> Result:
-        """Where instructions were executed (docs/merge.md): by function, line or block; of all, a thread, or a part.
+        """Where instructions were executed (docs/merge.md): by function, line, block or image; of all, a thread, or a
+        part.
 
         Raises BadInput for a thread that is not there, and for what cannot be summed up by.
         """
         if by not in list(By):
             raise BadInput("is nothing to sum up by", where=str(by), remedy=f"give one of {', '.join(By)}")
         self.need_thread(thread)
-        self.need(*(("flow", "paths", "blocks") if part or By(by) is not By.FUNCTION else ("profile", "stacks")))
+        counted = part is not None or By(by) in (By.LINE, By.BLOCK)
+        self.need("images", *(("flow", "paths", "blocks") if counted else ("profile", "stacks")))
         return self._ask(questions.hot(By(by), thread=thread, part=part))
 
     def contention(self, *, each: bool = False, calls: bool = False) -> Result:

@@ -347,7 +347,7 @@ class Walker:
             writer.write(pa.table({
                 "stack": np.arange(first, first + len(part), dtype=np.int32), "parent": _optional(part["parent"]),
                 "depth": part["depth"].astype(np.int32), "function": self._program.encoded_names(part["function"]),
-                "block": _optional(part["block"])}))
+                "image": self._program.images_of(part["function"]), "block": _optional(part["block"])}))
 
     def calls(self, thread: int, rows: npt.NDArray[np.void]) -> pa.Table:
         """Rows of the table `calls`, in the order the calls ended."""

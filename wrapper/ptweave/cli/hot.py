@@ -11,9 +11,10 @@ from ptweave.data.errors import Exit
 from ptweave.merge import Run
 from ptweave.merge.questions import By
 
-SUMMARY = "functions, lines or blocks by the instructions executed in them"
+SUMMARY = "functions, lines, blocks or images by the instructions executed in them"
 EXAMPLES = """\
   ptweave hot prog.ptw
+  ptweave hot prog.ptw --by image                      # the program, each library
   ptweave hot prog.ptw --by line --thread 3
   ptweave hot prog.ptw --thunk 3.17                    # in thunk 17 of thread 3
   ptweave hot prog.ptw --thread 0 --from 1000 --to 9000   # in these blocks of its flow

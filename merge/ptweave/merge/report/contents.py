@@ -243,8 +243,8 @@ class Collector:
 
     def _hot(self, part: Part) -> None:
         part.table = _shown(self._run.hot(), {
-            "function": ("function", _name), "instructions": ("instructions", count), "percent": ("%", cell),
-            "calls": ("calls", count), "ns": ("own time", duration)})
+            "function": ("function", _name), "image": ("in", cell), "instructions": ("instructions", count),
+            "percent": ("%", cell), "calls": ("calls", count), "ns": ("own time", duration)})
 
     def _contention(self, part: Part) -> None:
         part.table = _shown(self._run.contention(), {
