@@ -12,6 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from ptweave.cli import main
 from ptweave.data.bundle import Bundle
 from ptweave.data.errors import BadInput, MachineLacks
 from ptweave.data.manifest import Manifest, State
@@ -372,10 +373,27 @@ def test_batches_of_rows_are_written_as_rows_one_by_one_are(seed: int, limit: in
             one_by_one = list(tuples(batch))
             assert len(one_by_one) == rows
             numeric = [name in ("i", "u", "real", "sum") for name in order]
-            table_of = TextTable(order, numeric, one_by_one[:20], limit)  # wider ones come later
+            table_of = TextTable(order, numeric, one_by_one[:20], limit,  # wider ones come later
+                                 [name == "u" for name in order])
             written = table_of.text(batch)
             assert written == "".join(f"{line}\n" for line in table_of.lines(one_by_one))
             assert not rows or written != "".join(f"{line}\n" for line in table_of.lines(one_by_one[1:])), "control"
+
+
+def test_addresses_are_hexadecimal_where_they_are_read_and_numbers_where_they_are_used(
+        run: Run, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    sql = ("select 4660::ubigint as address, 4660::ubigint as size, 4660::bigint as page, 'x' as ip "
+           "union all select null, 1, 2, null")
+    result = run.sql(sql)
+    assert repr(result).split("\n")[2:] == [" 0x1234  4660  4660  x", "            1     2"]
+    assert ">0x1234<" in result._repr_html_() and result.rows()[0] == (4660, 4660, 4660, "x")
+    shown = {}
+    for form in ("table", "csv", "json"):
+        assert main(["query", str(run.path), sql, "--format", form]) == 0
+        shown[form] = capfdbinary.readouterr().out.decode().splitlines()
+    assert shown["table"][2:] == [" 0x1234  4660  4660  x", "            1     2"]
+    assert shown["csv"][1] == '4660,4660,4660,"x"'
+    assert shown["json"][0] == '{"address":4660,"size":4660,"page":4660,"ip":"x"}'
 
 
 def test_texts_ask_once_for_what_is_the_same_and_say_missing_for_what_is_missing() -> None:

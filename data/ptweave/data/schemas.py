@@ -468,6 +468,10 @@ TABLES: dict[str, Table] = {t.name: t for t in (
     ALLOCATIONS, TRANSFERS, EDGES, RACES, TAGS, PROBES, PROBE_SITES, WATCHES, WATCH_SITES, PROFILE, STACKS,
     CALL_STACKS, CALLS,    *EVENT_TABLES)}
 
+ADDRESSES = frozenset(column.name for table in TABLES.values() for column in table.columns
+                      if column.unit == "address" and column.type == pa.uint64())
+"""Names of columns with addresses: what is shown of them is hexadecimal."""
+
 # --- between the stages -------------------------------------------------------------------------------------------
 
 RAW_SYSCALLS_1 = pa.schema([

@@ -92,17 +92,24 @@ def _fit(text: str, width: int | None) -> str:
     return kept + "…"
 
 
+def address(value: object) -> str:
+    """An address as one line of text; None is empty."""
+    return f"{value:#x}" if isinstance(value, int) else cell(value)
+
+
 class TextTable:
-    """Aligned columns: widths follow the first rows given; numbers to the right.
+    """Aligned columns: widths follow the first rows given; numbers to the right, `addresses` among them hexadecimal.
 
     `limit` is the width of the terminal: columns too wide for it are cut. Without it nothing is cut.
     """
 
     def __init__(self, names: Sequence[str], numeric: Sequence[bool], sample: Sequence[Sequence[object]],
-                 limit: int | None = None) -> None:
+                 limit: int | None = None, addresses: Sequence[bool] | None = None) -> None:
         self._names = [safe(name) for name in names]
         self._numeric = list(numeric)
-        cells = [self._names, *([cell(value) for value in row] for row in sample)]
+        self._hexadecimal = list(addresses or [False] * len(names))
+        self._cell = [address if here else cell for here in self._hexadecimal]
+        cells = [self._names, *(self._cells(row) for row in sample)]
         self._widths = [max((width_of(row[i]) for row in cells), default=0) for i in range(len(names))]
         self._cut = limit is not None
         if limit is not None:
@@ -117,6 +124,9 @@ class TextTable:
             if self._widths[widest] <= 8:
                 break
             self._widths[widest] -= 1
+
+    def _cells(self, row: Sequence[object]) -> list[str]:
+        return [shown(value) for shown, value in zip(self._cell, row, strict=True)]
 
     def _padded(self, text: str, column: int) -> str:
         width = self._widths[column]
@@ -133,7 +143,7 @@ class TextTable:
 
     def lines(self, rows: Iterable[Sequence[object]]) -> Iterable[str]:
         """Rows, a line each."""
-        return (self._line([cell(value) for value in row]) for row in rows)
+        return (self._line(self._cells(row)) for row in rows)
 
     def text(self, batch: pa.RecordBatch) -> str:
         """The rows of a batch, which has columns, a line each: the same as `lines`, many at a time."""
@@ -142,21 +152,27 @@ class TextTable:
         return "".join(f"{line}\n" for line in lines.to_pylist())
 
     def _column(self, column: pa.Array, number: int) -> pa.Array:
+        if self._hexadecimal[number]:
+            column = column.dictionary_encode()
         if not pa.types.is_integer(column.type):
-            return texts(column, lambda value: self._padded(cell(value), number))
+            return texts(column, lambda value: self._padded(self._cell[number](value), number))
         shown, width = texts(column, cell), self._widths[number]
         if self._cut and (pc.max(pc.binary_length(shown)).as_py() or 0) > width:
             return pa.array([self._padded(text, number) for text in shown.to_pylist()], _TEXT)
         return (pc.utf8_lpad if self._numeric[number] else pc.utf8_rpad)(shown, width)
 
 
-def html_table(names: Sequence[str], numeric: Sequence[bool], rows: Iterable[Sequence[object]]) -> str:
+def html_table(names: Sequence[str], numeric: Sequence[bool], rows: Iterable[Sequence[object]],
+               addresses: Sequence[bool] | None = None) -> str:
     """An HTML table; nothing in it is markup but ours."""
+    shown = [address if here else cell for here in addresses or [False] * len(names)]
+
     def style(right: bool) -> str:
         return ' style="text-align:right"' if right else ' style="text-align:left"'
 
     head = "".join(f"<th{style(right)}>{html.escape(safe(name))}</th>"
                    for name, right in zip(names, numeric, strict=True))
-    body = "".join("<tr>" + "".join(f"<td{style(right)}>{html.escape(_fit(cell(value), _MAX_CELL))}</td>"
-                                    for value, right in zip(row, numeric, strict=True)) + "</tr>" for row in rows)
+    body = "".join("<tr>" + "".join(f"<td{style(right)}>{html.escape(_fit(as_text(value), _MAX_CELL))}</td>"
+                                    for value, right, as_text in zip(row, numeric, shown, strict=True)) + "</tr>"
+                   for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

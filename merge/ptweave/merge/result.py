@@ -14,6 +14,7 @@ import duckdb
 import pyarrow as pa
 
 from ptweave.data.errors import BadInput, MachineLacks, PtweaveError
+from ptweave.data.schemas import ADDRESSES
 from ptweave.merge import calltext, views
 from ptweave.merge.render import TextTable, html_table, safe, tuples
 from ptweave.merge.tables import BATCH_ROWS
@@ -160,6 +161,11 @@ class Result:
                                  "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT", "FLOAT", "DOUBLE"))
                 and not kind.endswith("]") for kind in self.types]
 
+    @property
+    def addresses(self) -> list[bool]:
+        """Which columns hold addresses, by their names and type."""
+        return [name in ADDRESSES and kind == "UBIGINT" for name, kind in zip(self.columns, self.types, strict=True)]
+
     def _first(self) -> tuple[list[tuple[Any, ...]], bool]:
         """The first rows, and whether there are more."""
         found: list[tuple[Any, ...]] = []
@@ -171,12 +177,12 @@ class Result:
 
     def __repr__(self) -> str:
         rows, more = self._first()
-        table = TextTable(self.columns, self.numeric, rows, limit=120)
+        table = TextTable(self.columns, self.numeric, rows, limit=120, addresses=self.addresses)
         return "\n".join([*table.header(), *table.lines(rows), *(["…"] if more else [])])
 
     def _repr_html_(self) -> str:
         rows, more = self._first()
-        return html_table(self.columns, self.numeric, rows) + ("<p>…</p>" if more else "")
+        return html_table(self.columns, self.numeric, rows, self.addresses) + ("<p>…</p>" if more else "")
 
 
 class Quick(Result):

@@ -22,6 +22,7 @@ import pyarrow.csv as pc
 import pyarrow.parquet as pq
 
 from ptweave.data.errors import BadInput, MachineLacks
+from ptweave.data.schemas import ADDRESSES
 from ptweave.merge import Result
 from ptweave.merge.render import TextTable, texts, tuples, values
 
@@ -138,7 +139,8 @@ def _write_table(rows: Rows, sink: IO[bytes]) -> None:
         if len(sample) == _SAMPLE:
             break
     terminal = sink is sys.stdout.buffer and sys.stdout.isatty()
-    table = TextTable(rows.names, rows.numeric, sample, shutil.get_terminal_size().columns if terminal else None)
+    table = TextTable(rows.names, rows.numeric, sample, shutil.get_terminal_size().columns if terminal else None,
+                      [field.name in ADDRESSES and field.type == pa.uint64() for field in rows.schema])
     sink.write("".join(f"{line}\n" for line in table.header()).encode())
     for batch in chain(first, batches):
         sink.write(table.text(batch).encode())
