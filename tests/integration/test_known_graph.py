@@ -113,7 +113,7 @@ def check_handoff(known: Known) -> None:
     base, size = re.findall(r"locks (0x[0-9a-f]+) (\d+)", known.said)[0]
     rows = known.run.contention(each=True).rows()
     waits = sorted((known.threads.index(thread), (obj - int(base, 16)) // int(size), known.threads.index(holder))
-                   for obj, operation, thread, *_, holder, _, _, _ in rows if operation == "mutex_lock")
+                   for obj, _, operation, thread, *_, holder, _, _, _ in rows if operation == "mutex_lock")
     assert waits == [(k, k - 1, k - 1) for k in range(1, THREADS)]
     locks = ", ".join(str(int(base, 16) + k * int(size)) for k in range(THREADS))
     sync = known.run.sql("select from_thread, to_thread, object from edges "

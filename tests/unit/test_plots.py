@@ -73,8 +73,8 @@ def test_a_timeline_too_long_says_so_and_one_can_look_closer(run: Run) -> None:
 
 def test_contention_is_that_of_the_question(run: Run) -> None:
     (bars,) = run.plot.contention().data
-    waited = [row for row in run.contention().rows() if row[3]]
-    assert [round(value * 1e6) for value in bars.x] == [row[4] for row in waited]
+    waited = [row for row in run.contention().arrow().to_pylist() if row["contended"]]
+    assert [round(value * 1e6) for value in bars.x] == [row["wait_ns"] for row in waited]
     assert "mutex_lock 0x5000" in bars.y
 
 

@@ -52,7 +52,7 @@ def bundle(tmp_path: Path) -> Bundle:
 def test_a_lock_waited_for_is_told_with_its_holder(bundle: Bundle) -> None:
     with Run(bundle.path) as run:
         (lock,) = [row for row in run.contention().rows() if row[0] == LOCK]
-        assert lock[:6] == (LOCK, "mutex_lock", 2, 1, 215, 215)
+        assert lock[:7] == (LOCK, None, "mutex_lock", 2, 1, 215, 215)
         (wait,) = run.contention(each=True).rows()
         names = run.contention(each=True).columns
         found = dict(zip(names, wait, strict=True))

@@ -88,8 +88,8 @@ def test_the_tables_are_those_of_the_questions(tmp_path: Path) -> None:
     shown_hot = report.parts["hot"].table
     assert shown_hot is not None and [row[0] for row in shown_hot.rows] == [row[0] for row in hot]
     waiting = report.parts["contention"].table
-    assert waiting is not None and ["0x5000", "mutex_lock", "1", "2", "215 ns", "215 ns"] in [
-        row[:6] for row in waiting.rows] and lock[4] == 215
+    assert waiting is not None and ["0x5000", "", "mutex_lock", "1", "2", "215 ns", "215 ns"] in [
+        row[:7] for row in waiting.rows] and lock[5] == 215
     line = report.data["timeline"]
     assert line["complete"] and len(line["thread"]) == line["total"]
     drawn = Counter(zip(line["thread"], [line["begin"] + at for at in line["at"]], line["ns"], strict=True))

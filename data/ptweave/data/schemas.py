@@ -115,6 +115,14 @@ MAPS = Table("maps", "an image mapped into an address space", (
     Column("until", _U32, "epochs", "epoch it is gone in; null to the end"),
 ), ("space", "start"))
 
+VARIABLES = Table("variables", "a variable that has an address in an image that ran; where the image is mapped (maps), "
+                  "it is at start + offset − maps.offset", (
+    Column("image", _I32, "", "image"),
+    Column("offset", _I64, "bytes", "of its first byte, from the image's code as it is in memory"),
+    Column("size", _U64, "bytes", "its size"),
+    Column("name", _STR, "", "its name"),
+), ("image", "offset"))
+
 LINES = pa.list_(pa.field("item", pa.struct([("file", pa.string()), ("line", pa.int32()),
                                              ("instructions", pa.int32())])))
 
@@ -228,6 +236,8 @@ THUNKS = Table("thunks", "what a thread does from one synchronisation operation 
     _THREAD, Column("thunk", _I32, "", "ordinal in the thread", delta=True),
     Column("operation", _STR, "", "operation that began it (start, mutex_lock, barrier_wait, …)", dictionary=True),
     Column("object", _U64, "address", "object of that operation; null none"),
+    Column("variable", _STR, "", "variable that object is (`lock`) or is in (`server+0x38`); null none, or unknown",
+           dictionary=True),
     Column("result", _I64, "", "what the operation returned"),
     Column("t", _I64, "ns", "when the operation was called", delta=True),
     Column("wait", _I64, "ns", "time the operation took: waiting, for locks and joins", split=True),
@@ -258,6 +268,7 @@ ACCESSES = Table("accesses", "a page that a thread read or wrote, from the thunk
     Column("region", _STR, "", "stack, heap (allocations and private mappings), file, or data (of the executable and "
            "its libraries)", dictionary=True),
     Column("address", _U64, "address", "first byte accessed; null for pages opened with another"),
+    Column("variable", _STR, "", "variable it is in, as in thunks; null none, or unknown", dictionary=True),
     Column("ip", _U64, "address", "instruction that made the access; for memory given to a system call, in the call of "
            "its function; null unknown"),
     Column("function", _STR, "", "function of that instruction", dictionary=True),
@@ -320,6 +331,7 @@ RACES = Table("races", "two places in the code where two threads accessed a page
     Column("thunk", _I32, "", "its thunk in the first such pair"),
     Column("write", pa.bool_(), "", "it wrote"),
     Column("address", _U64, "address", "first byte it accessed; null unknown"),
+    Column("variable", _STR, "", "variable it is in, as in thunks; null none, or unknown", dictionary=True),
     Column("ip", _U64, "address", "instruction; null unknown"),
     Column("function", _STR, "", "its function", dictionary=True),
     Column("file", _STR, "", "its source file", dictionary=True),
@@ -328,6 +340,7 @@ RACES = Table("races", "two places in the code where two threads accessed a page
     Column("other_thunk", _I32, "", "its thunk in that pair"),
     Column("other_write", pa.bool_(), "", "it wrote"),
     Column("other_address", _U64, "address", "first byte it accessed; null unknown"),
+    Column("other_variable", _STR, "", "variable it is in", dictionary=True),
     Column("other_ip", _U64, "address", "instruction; null unknown"),
     Column("other_function", _STR, "", "its function", dictionary=True),
     Column("other_file", _STR, "", "its source file", dictionary=True),
@@ -464,9 +477,9 @@ CALLS = Table("calls", "a function call; stored only when merged with --calls", 
 ), ("thread", "call"))
 
 TABLES: dict[str, Table] = {t.name: t for t in (
-    THREADS, PROCESSES, IMAGES, MAPS, BLOCKS, PATHS, FLOW, CLOCK, PT_EVENTS, GAPS, SYSCALLS, THUNKS, ACCESSES,
-    ALLOCATIONS, TRANSFERS, EDGES, RACES, TAGS, PROBES, PROBE_SITES, WATCHES, WATCH_SITES, PROFILE, STACKS,
-    CALL_STACKS, CALLS,    *EVENT_TABLES)}
+    THREADS, PROCESSES, IMAGES, MAPS, VARIABLES, BLOCKS, PATHS, FLOW, CLOCK, PT_EVENTS, GAPS, SYSCALLS, THUNKS,
+    ACCESSES, ALLOCATIONS, TRANSFERS, EDGES, RACES, TAGS, PROBES, PROBE_SITES, WATCHES, WATCH_SITES, PROFILE, STACKS,
+    CALL_STACKS, CALLS, *EVENT_TABLES)}
 
 ADDRESSES = frozenset(column.name for table in TABLES.values() for column in table.columns
                       if column.unit == "address" and column.type == pa.uint64())
@@ -520,7 +533,7 @@ DECODED_SYSCALLS = pa.schema([
 
 DECODED_THUNKS = pa.schema([
     *[pa.field(c.name, c.type) for c in THUNKS.columns
-      if c.name not in ("seq", "seq_end", "placed", "caller", "site", "stack")],
+      if c.name not in ("variable", "seq", "seq_end", "placed", "caller", "site", "stack")],
     pa.field("stack", pa.int32()),  # row of decoded/stacks.parquet; null: none
     pa.field("tsc", pa.uint64()),
     pa.field("marker", pa.uint64()),  # address of the marker function in the thread's process

@@ -191,6 +191,20 @@ class Elf:
             inside |= addresses - np.uint64(segment.address) < np.uint64(segment.memory)
         return inside
 
+    def loaded(self, addresses: Addresses) -> Mask:
+        """Which link-time addresses are in memory: in any loaded segment."""
+        inside = self.executable(addresses)
+        for segment in self._loaded(executable=False):
+            inside |= addresses - np.uint64(segment.address) < np.uint64(segment.memory)
+        return inside
+
+    @property
+    def distance(self) -> int | None:
+        """How far executable code is linked from where it is in the file, in bytes; None when that is not the same for
+        all of it."""
+        found = {segment.address - segment.offset for segment in self._loaded(executable=True)}
+        return found.pop() if len(found) == 1 else None
+
     @property
     def lowest(self) -> int:
         """The lowest link-time address in an executable segment, 0 when there is none."""

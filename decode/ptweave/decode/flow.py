@@ -218,8 +218,12 @@ class _Decode:
                 paths.write(part)
             paths.end()
             blocks = self.assembler.blocks()
-            names = Naming(self.code, self.files).columns(blocks)
+            naming = Naming(self.code, self.files)
+            names = naming.columns(blocks)
             write_table(self.tables, schemas.BLOCKS, pa.table({**blocks, **names}).cast(schemas.BLOCKS.schema))
+            with TableWriter(self.tables, schemas.VARIABLES) as variables:
+                for rows in naming.variables():
+                    variables.write(rows)
             write_table(self.tables, schemas.IMAGES, self.code.image_rows())
             write_table(self.tables, schemas.MAPS, self.code.map_rows())
 

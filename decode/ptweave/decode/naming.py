@@ -33,6 +33,7 @@ from ptweave.decode.sections import symbol_file
 from ptweave.decode.stored import distinct, numbers
 from ptweave.decode.symbols import symbols_of
 from ptweave.decode.unwind import unnamed
+from ptweave.decode.variables import variable_rows, variables_of
 
 NAMED_FOREBEARS = 64
 """Fork parents that are asked for a map."""
@@ -42,10 +43,11 @@ T = TypeVar("T")
 
 @dataclass
 class Named:
-    """What is known of one image. `problems` says, in words, what of its files was malformed or did not fit;
-    `debug` names the debug file that was used."""
+    """What is known of one image: functions and variables by their link-time addresses. `problems` says, in words, what
+    of its files was malformed or did not fit; `debug` names the debug file that was used."""
 
     functions: Functions | None = None
+    variables: Functions | None = None
     lines: Lines | None = None
     problems: list[str] = field(default_factory=list)
     debug: str | None = None
@@ -68,6 +70,7 @@ def read_names(elf: Elf, path: str | None, files: DebugFiles | None = None,
         sources += _attempt(named, "debug file's symbols", lambda: symbols_of(separate.elf, elf)) or []
         named.lines = _attempt(named, "debug file's line table",
                                lambda: lines_of(separate.elf, elf, separate.shared, wanted))
+    named.variables = variables_of(elf, separate.elf if separate else None)
     sources += _attempt(named, "symbols", lambda: symbols_of(elf)) or []
     sources += _attempt(named, "mini debug information", lambda: _mini(elf)) or []
     sources += _attempt(named, "PLT", lambda: plt_stubs(elf)) or []
@@ -104,6 +107,7 @@ class Naming:
         self.code = code
         self.files = files or DebugFiles()
         self._maps: dict[int, PerfMap | None] = {}
+        self._variables: dict[int, tuple[Elf, Functions]] = {}
         self._users: dict[int, list[int]] | None = None
 
     def columns(self, blocks: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
@@ -121,6 +125,11 @@ class Naming:
                 self._name_generated(image, rows, ips[rows], result)
         return result.arrays()
 
+    def variables(self) -> Iterator[pa.Table]:
+        """Rows of the table `variables`, of the images whose blocks were named."""
+        for image, (elf, variables) in sorted(self._variables.items()):
+            yield from variable_rows(image, elf, variables)
+
     def _name(self, image: Image, elf: Elf, rows: npt.NDArray[np.int64], blocks: Mapping[str, pa.Array],
               result: _Columns) -> None:
         addresses, known = elf.addresses(numbers(blocks["offset"])[rows].astype(np.uint64))
@@ -135,6 +144,8 @@ class Naming:
         named = read_names(elf, image.path, self.files, lambda: instructions()[0])
         image.debug = named.debug
         image.problems += named.problems
+        if named.variables is not None:
+            self._variables[image.number] = elf, named.variables
         if named.functions is not None:
             result.add_functions(rows, addresses, named.functions)
         if named.lines is not None:

@@ -13,7 +13,8 @@ import numpy.typing as npt
 from ptweave.decode.elf import SHT_DYNSYM, SHT_SYMTAB, Addresses, BadElf, Elf, Mask, Section
 from ptweave.decode.functions import ADDRESS_MAX, Candidates, Functions, Names, Numbers
 
-STT_NOTYPE, STT_FUNC, STT_GNU_IFUNC = 0, 2, 10
+STT_NOTYPE, STT_OBJECT, STT_FUNC, STT_COMMON, STT_GNU_IFUNC = 0, 1, 2, 5, 10
+SHN_LORESERVE = 0xff00
 STB_GLOBAL, STB_WEAK = 1, 2
 
 SYMBOL_64 = np.dtype([("name", "<u4"), ("info", "u1"), ("other", "u1"), ("section", "<u2"), ("value", "<u8"),
@@ -46,9 +47,18 @@ def functions_of(elf: Elf, code: Elf | None = None) -> Functions:
 
 
 def symbols_of(elf: Elf, code: Elf | None = None) -> list[Candidates]:
-    """What the symbol tables of an ELF file name, .symtab first. Raises BadElf when one is malformed."""
+    """What code the symbol tables of an ELF file name, .symtab first. Raises BadElf when one is malformed."""
+    return [_candidates(elf, section, code or elf) for section in _tables(elf)]
+
+
+def objects_of(elf: Elf, code: Elf | None = None) -> list[Candidates]:
+    """What data they name, that has a size. Raises BadElf when one is malformed."""
+    return [_objects(elf, section, code or elf) for section in _tables(elf)]
+
+
+def _tables(elf: Elf) -> list[Section]:
     tables = [section for kind in (SHT_SYMTAB, SHT_DYNSYM) for section in elf.sections if section.type == kind]
-    return [_candidates(elf, section, code or elf) for section in tables[:MAX_TABLES]]
+    return tables[:MAX_TABLES]
 
 
 def read_table(elf: Elf, section: Section) -> tuple[Table, memoryview]:
@@ -70,6 +80,21 @@ def _candidates(elf: Elf, section: Section, code: Elf) -> Candidates:
     wanted &= (symbols["section"] != 0) & (symbols["name"] != 0) & (symbols["name"] < len(strings))
     symbols = symbols[wanted]
     symbols = symbols[code.executable(symbols["value"].astype(np.uint64))]
+    return _columns(elf, symbols, strings)
+
+
+def _objects(elf: Elf, section: Section, code: Elf) -> Candidates:
+    symbols, strings = read_table(elf, section)
+    kind = symbols["info"] & 15
+    wanted = ((kind == STT_OBJECT) | (kind == STT_COMMON)) & (symbols["size"] != 0)
+    wanted &= (symbols["section"] != 0) & (symbols["section"] < SHN_LORESERVE)
+    wanted &= (symbols["name"] != 0) & (symbols["name"] < len(strings))
+    symbols = symbols[wanted]
+    symbols = symbols[code.loaded(symbols["value"].astype(np.uint64))]
+    return _columns(elf, symbols, strings)
+
+
+def _columns(elf: Elf, symbols: Table, strings: memoryview) -> Candidates:
     labels = (symbols["info"] & 15) == STT_NOTYPE
     return Candidates(symbols["value"].astype(np.uint64), symbols["size"].astype(np.uint64), _limits(elf, symbols),
                       _ranks(symbols, strings), labels, symbols["name"].astype(np.int64), Names(strings))

@@ -47,6 +47,7 @@ from ptweave.merge.program import IMAGE_SHIFT, Program
 from ptweave.merge.recorded_stacks import RecordedStacks
 from ptweave.merge.scratch import Scratch
 from ptweave.merge.tables import BATCH_ROWS, I64, U64, Bools, corrupt, numbers, open_parquet, read_table
+from ptweave.merge.variables import Variables
 
 FILE = "accesses.parquet"
 PAGES = "pages.parquet"
@@ -128,7 +129,7 @@ class Accesses:
             self._stack[done:done + len(batch)] = stacks.numbers(batch)
             done += len(batch)
 
-    def write(self, bundle: Bundle, lines: Lines, pool: Executor) -> None:
+    def write(self, bundle: Bundle, lines: Lines, variables: Variables, pool: Executor) -> None:
         """Write the table."""
         allocations = self._write_allocations(bundle, lines)
         self._scratch.view("pages", PAGES)
@@ -137,7 +138,7 @@ class Accesses:
                  "from pages join source using (thread, record) order by thread, record, page, write")
         with TableWriter(bundle.tables, ACCESSES, row_group=WIDE_ROWS, pool=pool) as writer:
             for batch in self._scratch.batches(FILE, query):
-                writer.write(_of_schema(self._rows(pa.table(batch), lines, allocations), ACCESSES))
+                writer.write(_of_schema(self._rows(pa.table(batch), lines, variables, allocations), ACCESSES))
         self._ledger.drop("accesses/pages")
         self._ledger.add("accesses/pages", "pages", stored=writer.rows)
 
@@ -163,14 +164,18 @@ class Accesses:
         return {"stack": pa.array(stack, mask=stack < 0), "seq": seq, "placed": placed.cast(pa.string()),
                 **lines.columns(numbers(table, "thread"), numbers(table, "t"), table.column("ip").combine_chunks())}
 
-    def _rows(self, table: pa.Table, lines: Lines, allocations: Allocations) -> pa.Table:
+    def _rows(self, table: pa.Table, lines: Lines, variables: Variables, allocations: Allocations) -> pa.Table:
         index = self._index(table)
         page, address = numbers(table, "page").astype(np.uint64), numbers(table, "address").astype(np.uint64)
         behind = ((page - address // np.uint64(layout.PAGE) * np.uint64(layout.PAGE)) // np.uint64(layout.PAGE))
-        allocation = allocations.of(page, numbers(table, "t").astype(np.int64))
+        times = numbers(table, "t").astype(np.int64)
+        allocation = allocations.of(page, times)
         columns = {
             "window": pa.array(behind.astype(np.int32)), "region": regions(page),
-            "address": pa.array(address, mask=behind != 0), "allocation": pa.array(allocation, mask=allocation < 0),
+            "address": pa.array(address, mask=behind != 0),
+            "variable": variables.of(numbers(table, "thread").astype(np.int64), times,
+                                     np.where(behind == 0, address, np.uint64(0))),
+            "allocation": pa.array(allocation, mask=allocation < 0),
             **self._columns(table, index, lines)}
         return _with(table.drop_columns(["address", "record", "ip"]), columns)
 

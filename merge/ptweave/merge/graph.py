@@ -34,6 +34,7 @@ from ptweave.merge.scratch import Scratch
 from ptweave.merge.tables import numbers, within
 from ptweave.merge.tasks import Tasks
 from ptweave.merge.thunk_rows import ThunkRows
+from ptweave.merge.variables import Variables
 
 SPAN_DTYPE = np.dtype([
     ("page", "<u8"), ("address", "<u8"), ("site", "<u8"), ("run", "<i8"), ("runs", "<u4"), ("flags", "<u4"),
@@ -147,7 +148,7 @@ class GraphTables:
             for table in _order(self._rows, self._graph):
                 writer.write(table)
 
-    def data(self, tasks: Tasks, lines: Lines | None, ledger: Ledger, pool: Executor) -> None:
+    def data(self, tasks: Tasks, lines: Lines | None, variables: Variables, ledger: Ledger, pool: Executor) -> None:
         """Write data edges and, where accesses were recorded, `races`. `lines` finds names: it must be there for that.
 
         Accesses in thunks that there are not are counted in the ledger (`edges/pages`).
@@ -168,7 +169,7 @@ class GraphTables:
                 found, made, conflicts = graph.pages(spans[good], runs)
                 edges.write(data_table(found, made))
                 if len(conflicts):
-                    races.write(race_table(conflicts, lines, sites, begun))
+                    races.write(race_table(conflicts, lines, variables, sites, begun))
         ledger.add("edges/pages", "pages", stored=stored, lost={"of no thunk": lost})
 
 
@@ -293,7 +294,8 @@ def data_table(found: Found, runs: npt.NDArray[np.uint32]) -> pa.Table:
 # --- races ------------------------------------------------------------------------------------------------------------
 
 
-def race_table(found: Found, lines: Lines, sites: RaceSites, begun: dict[int, int]) -> pa.Table:
+def race_table(found: Found, lines: Lines, variables: Variables, sites: RaceSites,
+               begun: dict[int, int]) -> pa.Table:
     """Rows of `races`, without the dynamic loader's. `begun`: when each process image began, in which instructions have
     the names they have."""
     times = np.array([begun.get(program, 0) for program in found["program"].tolist()], np.int64)
@@ -313,5 +315,6 @@ def race_table(found: Found, lines: Lines, sites: RaceSites, begun: dict[int, in
         columns |= {f"{prefix}thread": thread, f"{prefix}thunk": found["thunk"][:, side],
                     f"{prefix}write": found["wrote"][:, side] != 0,
                     f"{prefix}address": pa.array(address, mask=address == 0),
+                    f"{prefix}variable": variables.of(thread.astype(np.int64), times, address.astype(np.uint64)),
                     **{prefix + name: column for name, column in named.items()}}
     return pa.table(columns).select(RACES.schema.names).cast(RACES.schema)

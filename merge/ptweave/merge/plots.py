@@ -87,6 +87,7 @@ class Plots:
         several = len({row["pid"] for row in rows}) > 1
         figure = go.Figure(go.Bar(
             orientation="h", y=[f"{text(row['operation'])} {row['object']:#x}"
+                                + (f" {text(row['variable'])}" if row["variable"] else "")
                                 + (f" of {row['pid']}" if several else "") for row in rows],
             x=[row["wait_ns"] / _MS for row in rows],
             marker={"color": ORANGE, "pattern": {"shape": "/", "fgcolor": "black"}}, textposition="outside",

@@ -117,7 +117,7 @@ LOCKS = ("mutex_lock", "mutex_trylock", "mutex_timedlock", "cond_relock", "rdloc
 
 _WAITS = """
 with waits as (
-  select thread, thunk, operation, object, t, wait from thunks
+  select thread, thunk, operation, object, variable, t, wait from thunks
   where acquire and object is not null and operation not in ('start', 'join')),
 released as (
   select edges.to_thread as thread, edges.to_thunk as thunk, edges.from_thread as holder,
@@ -132,7 +132,7 @@ relocked as (
   from waits join latest on latest.thread = waits.thread and latest.thunk = waits.thunk - 1
   where operation = 'cond_relock'),
 joined as (
-  select thread, thunk, operation, object, coalesce(signalled, t) as t,
+  select thread, thunk, operation, object, variable, coalesce(signalled, t) as t,
          case when released > signalled then released - signalled else wait end as wait,
          holder, last, released, coalesce(released > coalesce(signalled, t), false) as contended, pid
   from waits left join latest using (thread, thunk) left join relocked using (thread, thunk)
@@ -179,11 +179,12 @@ locks are `recursive`: before the release that was waited for, their holder had 
 """
 
 _CONTENTION = _WAITS + """
-select counted.object, counted.operation, operations, contended, wait_ns, longest_ns, threads, waiter, holder,
+select counted.object, variable, counted.operation, operations, contended, wait_ns, longest_ns, threads, waiter, holder,
        counted.pid
 from (select pid, object, operation, count(*) as operations, count(*) filter (contended) as contended,
              coalesce(sum(wait) filter (contended), 0)::bigint as wait_ns, max(wait) filter (contended) as longest_ns,
-             count(distinct thread) as threads from joined group by pid, object, operation) as counted
+             count(distinct thread) as threads, any_value(variable) as variable
+      from joined group by pid, object, operation) as counted
 left join (select pid, object, operation, arg_max(function, wait) as waiter, arg_max(holder_function, wait) as holder
            from held group by pid, object, operation) as names
   on names.object = counted.object and names.operation = counted.operation
@@ -192,7 +193,7 @@ order by wait_ns desc, operations desc, counted.pid, counted.object, counted.ope
 """An address is another object in another process."""
 
 _WAITERS = _WAITS + """
-select object, operation, thread, thunk, t, wait as wait_ns, function, holder as holder_thread,
+select object, variable, operation, thread, thunk, t, wait as wait_ns, function, holder as holder_thread,
        held_since as holder_thunk, holder_function, released
 from held order by wait desc, thread, thunk"""
 

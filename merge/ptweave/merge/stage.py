@@ -68,6 +68,7 @@ from ptweave.merge.tasks import Tasks, load_tasks
 from ptweave.merge.threads import start_routines, thread_table
 from ptweave.merge.thunks import Thunks
 from ptweave.merge.transfers import Transfers
+from ptweave.merge.variables import Variables
 from ptweave.merge.walk import Folds, Marks, Walked, Walker
 from ptweave.merge.walks import MOST_WALKS, Walk, Walks
 
@@ -374,13 +375,14 @@ class _Merge:
             write_table(bundle.tables, PROCESSES, self._tasks.process_table())
         if self._syscalls:
             self._syscalls.write(bundle, self._scratch, self._programs(), self._ledger)
+        variables = Variables(bundle, self._tasks, self._addresses)
         if self._thunks:
-            self._thunks.write(bundle, self._program, self._beside)
+            self._thunks.write(bundle, self._program, variables, self._beside)
         lines = Lines(bundle, self._program, self._addresses) if self._accesses else None
         if self._accesses and lines:
-            self._accesses.write(bundle, lines, self._beside.pool)
+            self._accesses.write(bundle, lines, variables, self._beside.pool)
         if self._graph:
-            self._graph().data(self._tasks, lines, self._ledger, self._beside.pool)
+            self._graph().data(self._tasks, lines, variables, self._ledger, self._beside.pool)
         if self._syscalls:
             Transfers(self._tasks, self._syscalls, self._thunks).write(bundle, self._scratch)
         for some in self._tags:

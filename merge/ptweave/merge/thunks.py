@@ -30,6 +30,7 @@ from ptweave.merge.tables import BATCH_ROWS, I32, I64, U64, Bools, numbers
 from ptweave.merge.thunk_rows import FILE as FILE
 from ptweave.merge.thunk_rows import ThunkRows
 from ptweave.merge.thunk_stacks import ThunkStacks, kinds_of
+from ptweave.merge.variables import Variables
 
 _NOWHERE = slice(0, 0)
 _GROUP_BATCHES = 8
@@ -186,14 +187,14 @@ class Thunks:
         """Find the stacks' numbers: while the tree of stacks can still grow."""
         self._stacks.look_up(stacks)
 
-    def write(self, bundle: Bundle, program: Program, beside: Beside) -> None:
+    def write(self, bundle: Bundle, program: Program, variables: Variables, beside: Beside) -> None:
         """Write the table."""
         columns = [name for name in DECODED_THUNKS.names if name not in ("tsc", "marker", "stack")]
         callers = program.encoded_names(self._stacks.caller)
         operations: dict[str | None, int] = {operation.name.lower(): at for at, operation in enumerate(Operation)}
         done = 0
         group = min(ROW_GROUP, _GROUP_BATCHES * self.rows.with_clock)
-        with TableWriter(bundle.tables, THUNKS, row_group=group, encoded=["caller", "operation", "placed"],
+        with TableWriter(bundle.tables, THUNKS, row_group=group, encoded=["caller", "operation", "placed", "variable"],
                          pool=beside.pool) as writer:
             for batch in beside.ahead(self.rows.batches(columns)) if self.rows.sorted else self.rows.batches(columns):
                 rows = slice(done, done + len(batch))
@@ -202,6 +203,8 @@ class Thunks:
                 none = kind < 0
                 found = {name: batch.column(name) for name in columns} | {
                     "operation": _encoded(batch.column("operation"), operations), "seq": seq,
+                    "variable": variables.of(numbers(batch, "thread", -1).astype(np.int64), numbers(batch, "t"),
+                                             numbers(batch, "object").astype(np.uint64)),
                     "placed": placed.cast(ENCODED), "seq_end": pa.array(end, mask=end < 0),
                     "stack": _of_kind(self._stacks.number, kind, none), "site": _of_kind(self._stacks.site, kind, none),
                     "caller": callers.take(pa.array(kind, mask=none))}

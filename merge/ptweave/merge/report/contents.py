@@ -248,7 +248,8 @@ class Collector:
 
     def _contention(self, part: Part) -> None:
         part.table = _shown(self._run.contention(), {
-            "object": ("object", _object), "operation": ("operation", cell), "contended": ("waits", count),
+            "object": ("object", _object), "variable": ("variable", cell), "operation": ("operation", cell),
+            "contended": ("waits", count),
             "operations": ("of", count), "wait_ns": ("waited", duration), "longest_ns": ("longest", duration),
             "waiter": ("longest waiter", cell), "holder": ("holder", cell), "pid": ("process", cell)})
 
@@ -270,8 +271,9 @@ class Collector:
     def _races(self, part: Part) -> None:
         part.table = _shown(self._run.races(), {
             "overlap": ("same", cell), "pairs": ("pairs", count), "page": ("page", _object),
-            "thread": ("thread", cell), "function": ("function", _name), "line": ("line", cell),
-            "write": ("writes", _yes), "other_thread": ("other thread", cell), "other_function": ("function", _name),
+            "variable": ("variable", cell), "thread": ("thread", cell), "function": ("function", _name),
+            "line": ("line", cell), "write": ("writes", _yes), "other_variable": ("other variable", cell),
+            "other_thread": ("other thread", cell), "other_function": ("function", _name),
             "other_line": ("line", cell), "other_write": ("writes", _yes)})
 
     def _syscalls(self, part: Part) -> None:
