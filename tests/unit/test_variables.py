@@ -77,6 +77,17 @@ def test_code_that_is_not_all_as_far_from_the_file_has_no_places_for_variables()
     assert listed(file_with(symbols, more=0)) and not listed(file_with(symbols, more=0x1000))
 
 
+@pytest.mark.parametrize(("address", "size"), [(0xffff_ffff_8000_0000, 8), (0xffff_ffff_ffff_f000, 8),
+                                               (CODE, (1 << 64) - 1)], ids=["kernel", "last page", "endless"])
+def test_addresses_and_sizes_up_to_the_largest_are_taken(address: int, size: int, tmp_path: Path) -> None:
+    elf = Elf(ElfWriter().segment(0x400, address, 0x1000).symbols([("here", address + 0x20, size, OBJECT)]).data())
+    ((offset, told, name),) = listed(elf)
+    assert (offset, name) == (0x420, "here") and told in (size, (1 << 64) - 1 - address - 0x20)
+    bundle = written(tmp_path / "run.ptw", [(0, offset, told, name), (1, -(1 << 63), 8, "before"),
+                                            (1, (1 << 63) - 1, told, "behind")])
+    assert looked_up(bundle, BASE + 0x420, BASE + 0x421) == ["here", "here+0x1"]
+
+
 def test_a_malformed_symbol_table_names_nothing() -> None:
     whole = ElfWriter().segment(0x400, CODE, 0x1000).symbols([("here", CODE + 8, 8, OBJECT)])
     assert listed(Elf(whole.data()))

@@ -41,10 +41,11 @@ def variable_rows(image: int, elf: Elf, variables: Functions) -> Iterator[pa.Tab
     distance = elf.distance
     if distance is None:
         return
+    offsets = (variables.starts - np.uint64(distance % (1 << 64))).view(np.int64)  # a kernel is linked far up
     for first in range(0, len(variables), PIECE):
         last = min(first + PIECE, len(variables))
-        starts = variables.starts[first:last]
         names = pa.array([demangle(variables.name(index)) for index in range(first, last)], pa.string())
         yield pa.table({
-            "image": np.full(last - first, image, np.int32), "offset": starts.view(np.int64) - np.int64(distance),
-            "size": variables.ends[first:last] - starts, "name": names}, schema=VARIABLES.schema)
+            "image": np.full(last - first, image, np.int32), "offset": offsets[first:last],
+            "size": variables.ends[first:last] - variables.starts[first:last], "name": names},
+            schema=VARIABLES.schema)

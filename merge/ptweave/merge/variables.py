@@ -15,6 +15,9 @@ from ptweave.merge.addresses import Addresses
 from ptweave.merge.tables import I32, I64, U64, numbers, read_table
 from ptweave.merge.tasks import Tasks
 
+_FAR = 1 << 63  # no address is there
+_LARGEST = np.uint64(1 << 47)  # all of user space
+
 
 @dataclass(frozen=True)
 class _Image:
@@ -44,7 +47,7 @@ class _Image:
 @dataclass(frozen=True)
 class _Space:
     """Where an address space has images with variables, ascending: from `low` to `high` the variables of `image`, whose
-    offsets are distances from `base`. Addresses are less than 1 << 63: they are user space's."""
+    offsets are distances from `base`. Addresses are signed: the kernel's are negative."""
 
     low: I64
     high: I64
@@ -54,9 +57,9 @@ class _Space:
     @classmethod
     def of(cls, bases: I64, numbers_: I64, images: dict[int, _Image]) -> _Space:
         known = [(int(base), int(image)) for base, image in zip(bases, numbers_, strict=True) if int(image) in images]
-        rows = sorted({(base + int(images[image].starts[0]), base + int(images[image].ends.max()), base, image)
-                       for base, image in known})
-        table: I64 = np.array(rows, np.int64).reshape(-1, 4)
+        rows = {(base + int(images[image].starts[0]), base + int(images[image].ends.max()), base, image)
+                for base, image in known}
+        table: I64 = np.array(sorted(row for row in rows if -_FAR <= row[0] <= row[1] < _FAR), np.int64).reshape(-1, 4)
         # where two images were, one after the other, it is better to know nothing
         apart = np.ones(len(table), np.bool_)
         apart[1:] &= table[1:, 0] >= np.maximum.accumulate(table[:-1, 1])
@@ -152,7 +155,7 @@ class Variables:
 def _images(table: pa.Table) -> dict[int, _Image]:
     """The variables of each image, of a table that is sorted by image and offset."""
     image, start = numbers(table, "image", -1), numbers(table, "offset")
-    end = start + numbers(table, "size").astype(np.int64)
+    end = start + np.minimum(numbers(table, "size"), _LARGEST).astype(np.int64)
     edges = [0, *(np.flatnonzero(np.diff(image)) + 1).tolist(), len(image)]
     return {int(image[first]): _Image.of(first, start[first:last], end[first:last])
             for first, last in pairwise(edges) if last > first}
