@@ -77,14 +77,22 @@ def test_code_that_is_not_all_as_far_from_the_file_has_no_places_for_variables()
     assert listed(file_with(symbols, more=0)) and not listed(file_with(symbols, more=0x1000))
 
 
-@pytest.mark.parametrize(("address", "size"), [(0xffff_ffff_8000_0000, 8), (0xffff_ffff_ffff_f000, 8),
-                                               (CODE, (1 << 64) - 1)], ids=["kernel", "last page", "endless"])
-def test_addresses_and_sizes_up_to_the_largest_are_taken(address: int, size: int, tmp_path: Path) -> None:
-    elf = Elf(ElfWriter().segment(0x400, address, 0x1000).symbols([("here", address + 0x20, size, OBJECT)]).data())
-    ((offset, told, name),) = listed(elf)
-    assert (offset, name) == (0x420, "here") and told in (size, (1 << 64) - 1 - address - 0x20)
-    bundle = written(tmp_path / "run.ptw", [(0, offset, told, name), (1, -(1 << 63), 8, "before"),
-                                            (1, (1 << 63) - 1, told, "behind")])
+@pytest.mark.parametrize("address", [0xffff_ffff_8000_0000, 0xffff_ffff_ffff_f000], ids=["kernel", "last page"])
+def test_a_file_that_is_linked_far_up_has_its_variables_as_far_from_its_code(address: int) -> None:
+    elf = Elf(ElfWriter().segment(0x400, address, 0x1000).symbols([("here", address + 0x20, 8, OBJECT)]).data())
+    assert listed(elf) == [(0x420, 8, "here")]
+
+
+@pytest.mark.parametrize("size", [0xf81, 1 << 47, (1 << 64) - 1])
+def test_what_reaches_beyond_its_segment_is_no_variable(size: int) -> None:
+    fits, too_large = ("fits", DATA + 0x80, 0xf80, OBJECT), ("too_large", DATA + 0x80, size, OBJECT)
+    assert [name for _, _, name in listed(file_with([fits]))] == ["fits"]
+    assert listed(file_with([too_large])) == []
+
+
+@pytest.mark.parametrize(("offset", "size"), [(-(1 << 63), 8), ((1 << 63) - 1, 8), (0x420, (1 << 64) - 1)])
+def test_places_that_no_address_has_hide_no_others(tmp_path: Path, offset: int, size: int) -> None:
+    bundle = written(tmp_path / "run.ptw", [(0, 0x420, 8, "here"), (1, offset, size, "far")])
     assert looked_up(bundle, BASE + 0x420, BASE + 0x421) == ["here", "here+0x1"]
 
 

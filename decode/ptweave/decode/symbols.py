@@ -52,7 +52,8 @@ def symbols_of(elf: Elf, code: Elf | None = None) -> list[Candidates]:
 
 
 def objects_of(elf: Elf, code: Elf | None = None) -> list[Candidates]:
-    """What data they name, that has a size. Raises BadElf when one is malformed."""
+    """What data they name, that has a size and is in memory from its first byte to its last. Raises BadElf when one is
+    malformed."""
     return [_objects(elf, section, code or elf) for section in _tables(elf)]
 
 
@@ -90,7 +91,9 @@ def _objects(elf: Elf, section: Section, code: Elf) -> Candidates:
     wanted &= (symbols["section"] != 0) & (symbols["section"] < SHN_LORESERVE)
     wanted &= (symbols["name"] != 0) & (symbols["name"] < len(strings))
     symbols = symbols[wanted]
-    symbols = symbols[code.loaded(symbols["value"].astype(np.uint64))]
+    first = symbols["value"].astype(np.uint64)
+    last = first + symbols["size"].astype(np.uint64) - np.uint64(1)
+    symbols = symbols[code.loaded(first) & code.loaded(last) & (last >= first)]
     return _columns(elf, symbols, strings)
 
 
