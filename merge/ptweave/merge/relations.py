@@ -39,6 +39,11 @@ class Relations:
         return self.table("maps")
 
     @property
+    def variables(self) -> Result:
+        """Variables of images, where they are in these."""
+        return self.table("variables")
+
+    @property
     def blocks(self) -> Result:
         """Distinct basic blocks."""
         return self.table("blocks")
