@@ -34,7 +34,8 @@ class FileScheduling(LoadFileScheduling):
             del undone[scope]
         self.workqueue.update(undone)
         for other in self.assigned_work:
-            self._reschedule(other)
+            if other in self.registered_collections:  # else it has just begun, and says later which tests there are
+                self._reschedule(other)
         return died_in
 
     def _reschedule(self, node: WorkerController) -> None:

@@ -8,8 +8,12 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+
+from support.file_scheduling import FileScheduling
 
 SUPPORT = Path(__file__).parents[1]
 CONFTEST = """
@@ -77,3 +81,40 @@ def test_control_xdists_own_scheduler_repeats_what_killed_a_worker_or_never_ends
     except subprocess.TimeoutExpired:
         return
     assert (tmp_path / "log").read_text().split().count("a.dies") > 1
+
+
+class Worker:
+    """One that notes what it is given."""
+
+    shutting_down = False
+    gateway = SimpleNamespace(id="worker")
+
+    def __init__(self) -> None:
+        self.given: list[int] = []
+
+    def send_runtest_some(self, indices: list[int]) -> None:
+        self.given += indices
+
+    def shutdown(self) -> None:
+        self.shutting_down = True
+
+
+def test_a_worker_that_has_just_begun_when_another_dies_is_given_work_when_it_knows_the_tests() -> None:
+    config = SimpleNamespace(getvalue={"tx": ["2*popen"]}.__getitem__, option=SimpleNamespace(loadscopereorder=False))
+    tests = ["test_a.py::a1", "test_a.py::dies", "test_a.py::a3", "test_b.py::b1", "test_b.py::dies", "test_b.py::b3"]
+    scheduling: Any = FileScheduling(config)  # type: ignore[arg-type]
+    first, second, new = Worker(), Worker(), Worker()
+    for worker in (first, second):
+        scheduling.add_node(worker)
+        scheduling.add_node_collection(worker, tests)
+    scheduling.schedule()
+    assert (first.given, second.given) == ([0, 1, 2], [3, 4, 5])
+    scheduling.mark_test_complete(first, 0)
+    scheduling.mark_test_complete(second, 3)
+    assert scheduling.remove_node(first) == "test_a.py::dies"
+    scheduling.add_node(new)
+    assert scheduling.remove_node(second) == "test_b.py::dies"
+    assert not new.given
+    scheduling.add_node_collection(new, tests)
+    scheduling.schedule()
+    assert sorted(new.given) == [2, 5]
