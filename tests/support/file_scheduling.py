@@ -34,11 +34,12 @@ class FileScheduling(LoadFileScheduling):
             del undone[scope]
         self.workqueue.update(undone)
         for other in self.assigned_work:
-            if other in self.registered_collections:  # else it has just begun, and says later which tests there are
-                self._reschedule(other)
+            self._reschedule(other)
         return died_in
 
     def _reschedule(self, node: WorkerController) -> None:
+        if node not in self.registered_collections:  # it has just begun, and says later which tests there are
+            return
         super()._reschedule(node)
         while not node.shutting_down and self._pending_of(self.assigned_work[node]) < ENOUGH:
             super()._reschedule(node)  # gives the next file, or tells the worker that there is none

@@ -103,7 +103,7 @@ def test_a_worker_that_has_just_begun_when_another_dies_is_given_work_when_it_kn
     config = SimpleNamespace(getvalue={"tx": ["2*popen"]}.__getitem__, option=SimpleNamespace(loadscopereorder=False))
     tests = ["test_a.py::a1", "test_a.py::dies", "test_a.py::a3", "test_b.py::b1", "test_b.py::dies", "test_b.py::b3"]
     scheduling: Any = FileScheduling(config)  # type: ignore[arg-type]
-    first, second, new = Worker(), Worker(), Worker()
+    first, second, new, newer = Worker(), Worker(), Worker(), Worker()
     for worker in (first, second):
         scheduling.add_node(worker)
         scheduling.add_node_collection(worker, tests)
@@ -113,8 +113,9 @@ def test_a_worker_that_has_just_begun_when_another_dies_is_given_work_when_it_kn
     scheduling.mark_test_complete(second, 3)
     assert scheduling.remove_node(first) == "test_a.py::dies"
     scheduling.add_node(new)
+    scheduling.add_node(newer)
     assert scheduling.remove_node(second) == "test_b.py::dies"
     assert not new.given
     scheduling.add_node_collection(new, tests)
-    scheduling.schedule()
-    assert sorted(new.given) == [2, 5]
+    scheduling.schedule()  # the other new one does not know them yet
+    assert sorted(new.given) == [2, 5] and not newer.given
