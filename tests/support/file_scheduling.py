@@ -8,6 +8,7 @@ when it knows the next. It also repeats the test in which the worker died, which
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from xdist.scheduler import LoadFileScheduling
@@ -40,6 +41,7 @@ class FileScheduling(LoadFileScheduling):
     def _reschedule(self, node: WorkerController) -> None:
         if node not in self.registered_collections:  # it has just begun, and says later which tests there are
             return
-        super()._reschedule(node)
-        while not node.shutting_down and self._pending_of(self.assigned_work[node]) < ENOUGH:
-            super()._reschedule(node)  # gives the next file, or tells the worker that there is none
+        with suppress(OSError):  # it has died, and xdist will say so: then what it was given is undone
+            super()._reschedule(node)
+            while not node.shutting_down and self._pending_of(self.assigned_work[node]) < ENOUGH:
+                super()._reschedule(node)  # gives the next file, or tells the worker that there is none
