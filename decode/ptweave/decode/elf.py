@@ -186,17 +186,11 @@ class Elf:
 
     def executable(self, addresses: Addresses) -> Mask:
         """Which link-time addresses are in an executable segment."""
-        inside = np.zeros(len(addresses), np.bool_)
-        for segment in self._loaded(executable=True):
-            inside |= addresses - np.uint64(segment.address) < np.uint64(segment.memory)
-        return inside
+        return _inside(self._loaded(executable=True), addresses)
 
     def loaded(self, addresses: Addresses) -> Mask:
         """Which link-time addresses are in memory: in any loaded segment."""
-        inside = self.executable(addresses)
-        for segment in self._loaded(executable=False):
-            inside |= addresses - np.uint64(segment.address) < np.uint64(segment.memory)
-        return inside
+        return self.executable(addresses) | _inside(self._loaded(executable=False), addresses)
 
     @property
     def distance(self) -> int | None:
@@ -213,6 +207,13 @@ class Elf:
     def _loaded(self, *, executable: bool) -> list[Segment]:
         """The loaded segments, at most 64 of them: linkers make a handful."""
         return [s for s in self.segments if s.type == PT_LOAD and bool(s.flags & PF_X) == executable][:64]
+
+
+def _inside(segments: list[Segment], addresses: Addresses) -> Mask:
+    inside = np.zeros(len(addresses), np.bool_)
+    for segment in segments:
+        inside |= addresses - np.uint64(segment.address) < np.uint64(segment.memory)
+    return inside
 
 
 def notes(data: memoryview) -> Iterator[tuple[bytes, int, bytes]]:
