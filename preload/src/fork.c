@@ -20,6 +20,7 @@
 #include "loader.h"
 #include "pages.h"
 #include "pending.h"
+#include "places.h"
 #include "process.h"
 #include "program.h"
 #include "real.h"
@@ -137,6 +138,7 @@ static void be_alone(void)
 	ptw_herald_forget();
 	ptw_errands_forget();
 	ptw_pending_forget();
+	ptw_places_forked();
 	ptw_disposition_table->lock = 0;
 	ptw_timers_forget();
 	ptw_children_forget();

@@ -5,7 +5,8 @@
  * one address, and a pointer would mean one thing here and another there. So each process has a range of addresses of
  * its own that the kernel chooses from: all others are taken by a mapping that cannot be accessed.
  *
- * Where the kernel's choice is not that of an ordinary process (a software engine, legacy layouts) nothing is done.
+ * Under a software engine, which chooses for the kernel, it is the same. Where the kernel's choice is not that of an
+ * ordinary process (legacy layouts) nothing is done.
  */
 #ifndef PTW_PLACES_H
 #define PTW_PLACES_H
@@ -19,6 +20,9 @@ PTW_HIDDEN void ptw_places_init(void);
 
 /* In a new one: a range of its own. */
 PTW_HIDDEN void ptw_places_begin(void);
+
+/* In a fork child: this process is the main thread's now. */
+PTW_HIDDEN void ptw_places_forked(void);
 
 /* The thread ends: what was mapped in its range is left to the others, and they may map it when they need it. */
 PTW_HIDDEN void ptw_places_end(void);

@@ -17,6 +17,8 @@
 #include <pthread.h>
 #include <signal.h>
 
+#define PTW_PLACES 4096u /* ranges of addresses at most; places.c */
+
 enum ptw_slot_state {
 	PTW_SLOT_FREE = 0,
 	PTW_SLOT_STARTING,
@@ -95,7 +97,9 @@ struct ptw_meta {
 	uint32_t orphans_lock; /* the main process is a subreaper, for one thread's fork */
 	uint32_t break_lock;
 	uint32_t create_lock; /* glibc's list of threads */
-	uint32_t places;      /* ever given out; places.c */
+	uint32_t places_given; /* so often was one asked for; places.c */
+	uint32_t place_of_main;
+	uint64_t places_used[PTW_PLACES / 64]; /* a bit each */
 	uint64_t signals_kept; /* set; pending.c */
 	uint64_t break_start, break_now; /* 0: nobody asked; brk.c */
 	uint64_t open_used; /* bytes of the untracked heap ever given out */

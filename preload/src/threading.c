@@ -6,7 +6,6 @@
 #include "dispositions.h"
 #include "fork.h"
 #include "handshake.h"
-#include "engine.h"
 #include "heap.h"
 #include "libc_locks.h"
 #include "life.h"
@@ -64,8 +63,7 @@ static const char *set_up(void)
 	ptw_shared->slots_high = ptw_shared->alive = 1;
 	if (ptw_segments_init() != 0)
 		return "no room to share the program's data: threads stay threads";
-	if (!ptw_under_engine())
-		ptw_places_init();
+	ptw_places_init();
 	ptw_passed_init();
 	return NULL;
 }

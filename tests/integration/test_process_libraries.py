@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ptweave.data.notices import NoticeKind
+from support.command import ptweave
 from support.modes import NATIVE, UNDER_LIBTTHREAD, Mode, process_mode, run
 from support.programs import compile_program
 
@@ -76,6 +77,48 @@ def test_another_thread_may_have_the_environment_and_the_names_of_libraries(buil
     ran = run(mode, tmp_path, [program, *[pattern % i for i in range(3)]],
               env={"PTWEAVE_SHARED": shared} if shared else {})
     assert (ran.status, ran.out) == (0, b"1 1 1 to the heap\n")
+
+
+@pytest.fixture(scope="module")
+def private_libraries(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Two libraries with a counter each, of more than a stack's size: they lie where a stack would lie."""
+    folder = tmp_path_factory.mktemp("private")
+    libraries = [folder / "first.so", folder / "second.so"]
+    for library in libraries:
+        subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, "-x", "c", "-"], check=True, input=b"""
+            static int count; int bump(void) { return ++count; } const char large[200000] = {1};""")
+    return libraries
+
+
+def arguments_of(name: str, folder: Path, libraries: list[Path]) -> list[str | Path]:
+    return [compile_program(folder, name), *(libraries if name == "loaded_by_a_thread" else [])]
+
+
+EACH_PROGRAM = pytest.mark.parametrize("name", ["loaded_by_a_thread", "loads_by_itself"])
+"""The first loads libraries in a thread, and others fork that have never called them; for the second the C library
+loads some for two threads at a time."""
+
+
+@EACH_PROGRAM
+@EACH_MODE
+def test_what_one_thread_loads_all_have_and_their_fork_children(name: str, private_libraries: list[Path],
+                                                                tmp_path: Path, mode: Mode) -> None:
+    arguments = arguments_of(name, tmp_path, private_libraries)
+    native = run(NATIVE, tmp_path, arguments)
+    assert native.status == 0 and native.out
+    ran = run(mode, tmp_path, arguments)
+    assert (ran.status, ran.out, ran.err) == (0, native.out, "")
+
+
+@EACH_PROGRAM
+@EACH_MODE
+def test_the_same_under_the_engine_which_chooses_addresses_itself(name: str, private_libraries: list[Path],
+                                                                  tmp_path: Path, mode: Mode) -> None:
+    arguments = arguments_of(name, tmp_path, private_libraries)
+    bundle = tmp_path / "run.ptw"
+    ran = ptweave("record", "-q", "-o", bundle, "--engine", "soft", "--threads", "process", *mode.options(), "--",
+                  *arguments)
+    assert (ran.status, ran.out) == (0, run(NATIVE, tmp_path, arguments).out), ran.err
 
 
 def test_libraries_with_long_paths_are_there_in_all_threads(built: tuple[Path, Path], tmp_path: Path) -> None:
