@@ -94,9 +94,9 @@ def arguments_of(name: str, folder: Path, libraries: list[Path]) -> list[str | P
     return [compile_program(folder, name), *(libraries if name == "loaded_by_a_thread" else [])]
 
 
-EACH_PROGRAM = pytest.mark.parametrize("name", ["loaded_by_a_thread", "loads_by_itself"])
+EACH_PROGRAM = pytest.mark.parametrize("name", ["loaded_by_a_thread", "loads_by_itself", "locales_at_once"])
 """The first loads libraries in a thread, and others fork that have never called them; for the second the C library
-loads some for two threads at a time."""
+loads some for two threads at a time, which wait for one another in it, as those of the third do."""
 
 
 @EACH_PROGRAM
