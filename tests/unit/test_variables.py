@@ -4,10 +4,13 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,6 +22,7 @@ from ptweave.decode.variables import variable_rows, variables_of
 from ptweave.merge import Run, merge_run
 from ptweave.merge.addresses import Addresses
 from ptweave.merge.program import Program
+from ptweave.merge.tables import open_parquet
 from ptweave.merge.tasks import load_tasks
 from ptweave.merge.variables import Variables
 from support.assembler import compile_c
@@ -123,25 +127,25 @@ def test_variables_of_a_real_program_are_those_of_nm(tmp_path: Path, flags: tupl
 # --- in a run ---------------------------------------------------------------------------------------------------
 
 
-def written(path: Path, rows: list[tuple[int, int, int, str]]) -> Bundle:
-    """One process with the code of images 0 and 1, that has the variables (image, offset, size, name)."""
+def written(path: Path, rows: list[tuple[int, int, int, str]], *, objects: int = 1) -> Bundle:
+    """One process with the code of images 0 and 1, that has the variables (image, offset, size, name). `objects`:
+    how many of its operations have one."""
     writer = BundleWriter(path)
     writer.task(0, begin=0, end=1000)
     writer.run(0, [writer.block("main", "jump"), writer.block("other", "jump", image=1)])
     writer.thunk(0, t=5, marker=0)
-    writer.thunks[0] |= {"object": BASE + 0x9008, "operation": "mutex_lock", "acquire": True}  # type: ignore[index]
+    writer.thunks[0] |= {"object": BASE + 0x9008 if objects else None, "operation": "mutex_lock", "acquire": True}  # type: ignore[index]
     bundle = writer.write()
     put(bundle, VARIABLES, [dict(zip(("image", "offset", "size", "name"), row, strict=True)) for row in sorted(rows)])
     return bundle
 
 
-def looked_up(bundle: Bundle, *addresses: int) -> list[str | None]:
-    tasks = load_tasks(bundle)
+def looked_up(bundle: Bundle, *addresses: int, times: Sequence[int] = ()) -> list[str | None]:
     with Program(bundle) as program:
-        variables = Variables(bundle, tasks, Addresses(bundle, program, tasks))
+        variables = Variables(bundle, Addresses(bundle, program, load_tasks(bundle)))
         values = np.array(addresses, np.uint64)
-        found: list[str | None] = variables.of(np.zeros(len(values), np.int64), np.zeros(len(values), np.int64),
-                                               values).to_pylist()
+        found: list[str | None] = variables.of(np.zeros(len(values), np.int64),
+                                               np.array(times or [0] * len(values), np.int64), values).to_pylist()
     return found
 
 
@@ -169,6 +173,38 @@ def test_a_run_that_was_decoded_without_variables_has_none(tmp_path: Path) -> No
     merge_run(bundle)
     with Run(bundle.path) as run:
         assert run.sql("select variable from thunks").rows() == [(None,)]
+
+
+def test_tables_of_places_are_read_once_and_names_where_one_is_asked_for(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+
+    def noting(path: Path, *args: Any) -> pq.ParquetFile:
+        opened.append(path.parent.name)
+        return open_parquet(path, *args)
+
+    monkeypatch.setattr("ptweave.merge.tables.open_parquet", noting)
+    for objects in (1, 0):
+        bundle = written(tmp_path / f"{objects}.ptw", [(0, 0x9000, 0x40, "server")], objects=objects)
+        opened.clear()
+        merge_run(bundle)
+        assert (opened.count(MAPS.name), opened.count(VARIABLES.name)) == (1, objects)
+
+
+def test_a_thread_has_the_variables_of_the_program_it_is_at_the_time(tmp_path: Path) -> None:
+    writer = BundleWriter(tmp_path / "run.ptw")
+    writer.task(0, begin=0, end=1000)
+    writer.sideband.append({"kind": "process", "tsc": 500, "pid": 100, "space": 1, "detail": "exec", "path": "/bin/b"})
+    writer.run(0, [writer.block("main", "jump"), writer.block("other", "jump", image=1)])
+    bundle = writer.write()
+    put(bundle, VARIABLES, [{"image": image, "offset": 0x9000, "size": 8, "name": name}
+                            for image, name in enumerate(("before", "after"))])
+    put(bundle, MAPS, [{"space": image, "pid": 100, "start": BASE, "end": BASE + 0x1000, "offset": 0, "image": image,
+                        "since": 0, "until": None} for image in (0, 1)])
+    addresses = [BASE + 0x9000] * 4
+    assert looked_up(bundle, *addresses, times=[600, 0, 499, 500]) == ["after", "before", "before", "after"]
+    bundle.sideband.unlink()  # which of the two it was is not known
+    assert looked_up(bundle, *addresses) == [None] * 4
 
 
 def test_where_two_images_were_one_after_the_other_nothing_is_named(tmp_path: Path) -> None:

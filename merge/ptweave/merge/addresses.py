@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -75,7 +76,7 @@ def _flatten(start: U64, end: U64, packed_start: U64, ran: npt.NDArray[np.bool_]
 
 
 class Addresses:
-    """Looks addresses up. Vectorised: arrays in, arrays of the same length out."""
+    """Looks addresses up. Vectorised: arrays in, arrays of the same length out. `maps`: what was read of that table."""
 
     def __init__(self, bundle: Bundle, program: Program, tasks: Tasks) -> None:
         self._tasks = tasks
@@ -89,10 +90,10 @@ class Addresses:
         self._sorted_ends: U64 = ends[self._end_order]
         self._ip_order = np.argsort(blocks["ip"], kind="stable")
         self._ips: U64 = blocks["ip"][self._ip_order]
-        self._spaces = self._load(bundle)
+        self.maps = read_table(bundle, MAPS, ["space", "start", "end", "offset", "image"])
+        self._spaces = self._load(self.maps)
 
-    def _load(self, bundle: Bundle) -> dict[int, _Space]:
-        table = read_table(bundle, MAPS, ["space", "start", "end", "offset", "image"])
+    def _load(self, table: pa.Table) -> dict[int, _Space]:
         space = numbers(table, "space")
         columns = [numbers(table, name, -1 if name == "image" else 0) for name in ("start", "end", "offset", "image")]
         known = columns[3] >= 0
@@ -116,21 +117,25 @@ class Addresses:
 
     def locate(self, thread: int, times: I64, ips: U64) -> U64:
         """Packed places of addresses in a thread's process at given times; 0 where unknown."""
+        found = np.zeros(len(ips), np.uint64)
+        for number, here in self.by_space(thread, times):
+            if number in self._spaces:
+                found[here] = self._spaces[number].locate(ips[here])
+        return found
+
+    def by_space(self, thread: int, times: I64) -> Iterator[tuple[int, slice | I64]]:
+        """The address spaces a thread was in at given times: the number of each, and which of the times. Where
+        there is no sideband, the run's only one, if it has just one."""
         task = self._tasks.threads.get(thread)
         if task is None or not task.spaces:
-            # no sideband: one address space holds for all, if there is one
-            only = next(iter(self._spaces.values())) if len(self._spaces) == 1 else None
-            return only.locate(ips) if only else np.zeros(len(ips), np.uint64)
-        if len(task.spaces) == 1:
-            space = self._spaces.get(task.spaces[0][1])
-            return space.locate(ips) if space else np.zeros(len(ips), np.uint64)
-        found = np.zeros(len(ips), np.uint64)
-        which = self.spaces_at(thread, times)
-        for number, (_, one) in enumerate(task.spaces):
-            here = which == number
-            if one in self._spaces and here.any():
-                found[here] = self._spaces[one].locate(ips[here])
-        return found
+            if len(self._spaces) == 1:
+                yield next(iter(self._spaces)), slice(None)
+        elif len(task.spaces) == 1:
+            yield task.spaces[0][1], slice(None)
+        else:
+            which = self.spaces_at(thread, times)
+            for ordinal in np.unique(which).tolist():
+                yield task.spaces[ordinal][1], np.flatnonzero(which == ordinal)
 
     def spaces_at(self, thread: int, times: I64) -> I64:
         """Which of its address spaces a thread was in at given times: ordinals, less than MAX_SPACES."""

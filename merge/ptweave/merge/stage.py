@@ -375,7 +375,7 @@ class _Merge:
             write_table(bundle.tables, PROCESSES, self._tasks.process_table())
         if self._syscalls:
             self._syscalls.write(bundle, self._scratch, self._programs(), self._ledger)
-        variables = Variables(bundle, self._tasks, self._addresses)
+        variables = Variables(bundle, self._addresses)
         if self._thunks:
             self._thunks.write(bundle, self._program, variables, self._beside)
         lines = Lines(bundle, self._program, self._addresses) if self._accesses else None

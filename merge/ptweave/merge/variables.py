@@ -4,16 +4,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 
 from ptweave.data.bundle import Bundle
-from ptweave.data.schemas import MAPS, VARIABLES
+from ptweave.data.schemas import VARIABLES
 from ptweave.merge.addresses import Addresses
 from ptweave.merge.tables import I32, I64, U64, numbers, read_table
-from ptweave.merge.tasks import Tasks
 
 _FAR = 1 << 63  # no address is there
 _LARGEST = np.uint64(1 << 47)  # all of user space
@@ -83,35 +83,53 @@ class _Space:
         return row, into
 
 
-class Variables:
-    """Looks addresses up. What was found is named by one dictionary, which grows."""
+@dataclass(frozen=True)
+class _Known:
+    """All variables of a run: the names of their rows, and where they are: from `low` on, below `high`."""
 
-    def __init__(self, bundle: Bundle, tasks: Tasks, addresses: Addresses) -> None:
-        self._tasks = tasks
+    names: pa.ChunkedArray
+    images: dict[int, _Image]
+    spaces: dict[int, _Space]
+    low: int
+    high: int
+
+    @classmethod
+    def of(cls, table: pa.Table, maps: pa.Table) -> _Known:
+        """Of the tables `variables`, sorted by image and offset, and `maps`."""
+        images = _images(table)
+        space, image = numbers(maps, "space").astype(np.int64), numbers(maps, "image", -1).astype(np.int64)
+        base = (numbers(maps, "start") - numbers(maps, "offset")).view(np.int64)
+        spaces = {int(number): _Space.of(base[space == number], image[space == number], images)
+                  for number in np.unique(space)}
+        return cls(table.column("name"), images, spaces,
+                   min((int(space.low[0]) for space in spaces.values() if len(space.low)), default=0),
+                   max((int(space.high[-1]) for space in spaces.values() if len(space.low)), default=0))
+
+
+class Variables:
+    """Looks addresses up. What was found is named by one dictionary, which grows. The table is read when the first
+    address is asked for: runs without events of threads have none to ask for."""
+
+    def __init__(self, bundle: Bundle, addresses: Addresses) -> None:
+        self._bundle = bundle
         self._addresses = addresses
-        table = read_table(bundle, VARIABLES, ["image", "offset", "size", "name"]).sort_by(
-            [("image", "ascending"), ("offset", "ascending")])
-        self._names = table.column("name")
-        self._images = _images(table)
-        self._spaces = self._load(bundle)
-        self._low = min((int(space.low[0]) for space in self._spaces.values() if len(space.low)), default=0)
-        self._high = max((int(space.high[-1]) for space in self._spaces.values() if len(space.low)), default=0)
         self._codes: dict[tuple[int, int], int] = {}
         self._texts: list[str] = []
 
-    def _load(self, bundle: Bundle) -> dict[int, _Space]:
-        table = read_table(bundle, MAPS, ["space", "start", "offset", "image"])
-        space, image = numbers(table, "space").astype(np.int64), numbers(table, "image", -1).astype(np.int64)
-        base = (numbers(table, "start") - numbers(table, "offset")).view(np.int64)
-        return {int(number): _Space.of(base[space == number], image[space == number], self._images)
-                for number in np.unique(space)}
+    @cached_property
+    def _known(self) -> _Known:
+        table = read_table(self._bundle, VARIABLES, ["image", "offset", "size", "name"]).sort_by(
+            [("image", "ascending"), ("offset", "ascending")])
+        return _Known.of(table, self._addresses.maps)
 
     def of(self, threads: I64, times: I64, addresses: U64) -> pa.DictionaryArray:
-        """The variables that addresses in threads' processes are in, at given times: `name`, or `name+0x8`; null for
-        none."""
+        """The variables that addresses (0: none) in threads' processes are in, at given times: `name`, or `name+0x8`;
+        null for none. Raises BadInput when the table of variables is corrupt."""
         codes = np.full(len(addresses), -1, np.int32)
         values = addresses.view(np.int64)
-        asked = np.flatnonzero((values >= self._low) & (values < self._high))
+        asked = np.flatnonzero(values)
+        if len(asked):
+            asked = np.flatnonzero((values >= self._known.low) & (values < self._known.high))
         asked = asked[np.argsort(threads[asked], kind="stable")]
         for rows in np.split(asked, np.flatnonzero(np.diff(threads[asked])) + 1):
             if len(rows):
@@ -120,34 +138,22 @@ class Variables:
 
     def _in_thread(self, thread: int, times: I64, values: I64) -> I32:
         codes = np.full(len(values), -1, np.int32)
-        spaces = self._spaces_of(thread, times)
-        for number in np.unique(spaces).tolist():
-            here = np.flatnonzero(spaces == number)
-            space = self._spaces.get(number)
+        for number, here in self._addresses.by_space(thread, times):
+            space = self._known.spaces.get(number)
             if space is None:
                 continue
             encoded = pa.array(values[here]).dictionary_encode()  # a few objects are used time and again
-            row, into = space.locate(encoded.dictionary.to_numpy(zero_copy_only=False), self._images)
+            row, into = space.locate(encoded.dictionary.to_numpy(zero_copy_only=False), self._known.images)
             code = np.array([self._code(*place) for place in zip(row.tolist(), into.tolist(), strict=True)], np.int32)
             codes[here] = code[encoded.indices.to_numpy(zero_copy_only=False)]
         return codes
-
-    def _spaces_of(self, thread: int, times: I64) -> I64:
-        """The address spaces a thread was in at given times; −1 unknown."""
-        task = self._tasks.threads.get(thread)
-        if task is None or not task.spaces:
-            only = next(iter(self._spaces)) if len(self._spaces) == 1 else -1
-            return np.full(len(times), only, np.int64)
-        spaces = np.array([space for _, space in task.spaces], np.int64)
-        found: I64 = spaces[self._addresses.spaces_at(thread, times)]
-        return found
 
     def _code(self, row: int, into: int) -> int:
         if row < 0:
             return -1
         code = self._codes.setdefault((row, into), len(self._texts))
         if code == len(self._texts):
-            name = str(self._names[row].as_py())
+            name = str(self._known.names[row].as_py())
             self._texts.append(f"{name}+{into:#x}" if into else name)
         return code
 
