@@ -56,6 +56,12 @@ def test_a_function_inside_another_has_its_own_addresses_only() -> None:
     assert named(symbols, 0x103F, 0x1048, 0x1050, 0x10FF, 0x1100) == ["outer", "inner", "outer", "outer", None]
 
 
+def test_behind_the_innermost_of_three_functions_the_middle_one_goes_on() -> None:
+    symbols = [("outer", 0x1000, 0x100, GLOBAL_FUNC), ("middle", 0x1020, 0x80, GLOBAL_FUNC),
+               ("inner", 0x1040, 0x10, GLOBAL_FUNC)]
+    assert named(symbols, 0x104F, 0x1050, 0x109F, 0x10A0) == ["inner", "middle", "middle", "outer"]
+
+
 @pytest.mark.parametrize(("infos", "best"), [
     ((GLOBAL_FUNC, WEAK_FUNC, LOCAL_FUNC, GLOBAL_LABEL), GLOBAL_FUNC), ((LOCAL_FUNC, WEAK_FUNC), WEAK_FUNC),
     ((LOCAL_LABEL, LOCAL_FUNC), LOCAL_FUNC), ((GLOBAL_LABEL, LOCAL_FUNC), LOCAL_FUNC),

@@ -157,6 +157,13 @@ def test_an_address_is_named_by_the_variable_it_is_in_and_how_far(tmp_path: Path
         None, "server", "server+0x8", "inner", "inner+0x7", "server+0x18", None, "x+0x3", None, None, None]
 
 
+def test_behind_the_innermost_of_three_variables_the_middle_one_goes_on(tmp_path: Path) -> None:
+    bundle = written(tmp_path / "run.ptw", [(0, 0x9000, 0x100, "outer"), (0, 0x9020, 0x80, "middle"),
+                                            (0, 0x9040, 0x10, "inner")])
+    assert looked_up(bundle, *(BASE + at for at in (0x904f, 0x9050, 0x909f, 0x90a0))) == [
+        "inner+0xf", "middle+0x30", "middle+0x7f", "outer+0xa0"]
+
+
 def test_tables_and_answers_have_the_names(tmp_path: Path) -> None:
     bundle = written(tmp_path / "run.ptw", [(0, 0x9000, 0x40, "server")])
     merge_run(bundle)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ptweave.data.nested import Nested
 from ptweave.decode.elf import Addresses, Mask, text_at
 
 ADDRESS_MAX = np.uint64((1 << 64) - 1)
@@ -81,21 +82,14 @@ class Functions:
         self._names = [source.names for source in sources]
         self._which = which[order]
         self._offsets = offsets[order]
-        # a function that contains others reaches beyond them: the last one of the farthest end so far
-        self._reach = _farthest(self.ends)
+        self._nested = Nested(self.starts, self.ends)
 
     def __len__(self) -> int:
         return len(self.starts)
 
     def find(self, addresses: Addresses) -> Numbers:
-        """Index of the function each address is in, −1 none."""
-        if not len(self.starts):
-            return np.full(len(addresses), -1, np.int64)
-        nearest = np.searchsorted(self.starts, addresses, side="right") - 1
-        at = np.maximum(nearest, 0)
-        around = self._reach[at]
-        found = np.where(addresses < self.ends[at], at, np.where(addresses < self.ends[around], around, -1))
-        return np.where(nearest < 0, -1, found).astype(np.int64)
+        """Index of the innermost function each address is in, −1 none."""
+        return self._nested.find(addresses)
 
     def name(self, index: int) -> str:
         """The symbol's name as it is in the file (not demangled)."""
@@ -131,16 +125,6 @@ def _ends(starts: Addresses, sizes: Addresses, limits: Addresses) -> Addresses:
     following[:-1] = starts[1:]
     known = starts + np.minimum(sizes, ADDRESS_MAX - starts)
     return np.where(sizes != 0, known, np.minimum(following, np.maximum(limits, starts)))
-
-
-def _farthest(ends: Addresses) -> Numbers:
-    """For each row the last one that set a new farthest end."""
-    if not len(ends):
-        return np.zeros(0, np.int64)
-    farthest = np.maximum.accumulate(ends)
-    sets = np.ones(len(ends), np.bool_)
-    sets[1:] = farthest[1:] > farthest[:-1]
-    return np.maximum.accumulate(np.where(sets, np.arange(len(ends)), 0))
 
 
 def _inside_a_function(starts: Addresses, sizes: Addresses, labels: Mask) -> Mask:

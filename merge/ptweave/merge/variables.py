@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from ptweave.data.bundle import Bundle
+from ptweave.data.nested import Nested
 from ptweave.data.schemas import VARIABLES
 from ptweave.merge.addresses import Addresses
 from ptweave.merge.tables import I32, I64, U64, numbers, read_table
@@ -21,27 +22,16 @@ _LARGEST = np.uint64(1 << 47)  # all of user space
 
 @dataclass(frozen=True)
 class _Image:
-    """An image's variables by their offsets: rows `first` on of all. `around`: of those up to each one, the one that
-    reaches farthest, which may contain others."""
+    """An image's variables by their offsets: rows `first` on of all. `end`: of the one that reaches farthest."""
 
     first: int
     starts: I64
-    ends: I64
-    around: I64
+    end: int
+    nested: Nested
 
     @classmethod
     def of(cls, first: int, starts: I64, ends: I64) -> _Image:
-        farthest = np.maximum.accumulate(ends)
-        sets = np.concatenate([[True], farthest[1:] > farthest[:-1]])
-        around: I64 = np.maximum.accumulate(np.where(sets, np.arange(len(ends)), 0))
-        return cls(first, starts, ends, around)
-
-    def find(self, offsets: I64) -> I64:
-        """The innermost variable that each offset is in; −1 none."""
-        at = np.searchsorted(self.starts, offsets, side="right") - 1
-        at = np.where((at >= 0) & (offsets >= self.ends[at]), self.around[at], at)
-        found: I64 = np.where((at >= 0) & (offsets < self.ends[at]), at, -1)
-        return found
+        return cls(first, starts, int(ends.max()), Nested(starts, ends))
 
 
 @dataclass(frozen=True)
@@ -57,7 +47,7 @@ class _Space:
     @classmethod
     def of(cls, bases: I64, numbers_: I64, images: dict[int, _Image]) -> _Space:
         known = [(int(base), int(image)) for base, image in zip(bases, numbers_, strict=True) if int(image) in images]
-        rows = {(base + int(images[image].starts[0]), base + int(images[image].ends.max()), base, image)
+        rows = {(base + int(images[image].starts[0]), base + images[image].end, base, image)
                 for base, image in known}
         table: I64 = np.array(sorted(row for row in rows if -_FAR <= row[0] <= row[1] < _FAR), np.int64).reshape(-1, 4)
         # where two images were, one after the other, it is better to know nothing
@@ -76,7 +66,7 @@ class _Space:
             image = images[int(self.image[index])]
             here = np.flatnonzero((at == index) & (values < self.high[index]))
             offset = values[here] - self.base[index]
-            found = image.find(offset)
+            found = image.nested.find(offset)
             inside = found >= 0
             row[here[inside]] = image.first + found[inside]
             into[here[inside]] = (offset - image.starts[found])[inside]
