@@ -17,8 +17,9 @@ import pyarrow.parquet as pq
 from ptweave.data import schemas
 from ptweave.data.bundle import Bundle
 from ptweave.data.manifest import Clocks, Manifest, State
-from ptweave.data.schemas import BlockClass, Table, TableWriter
+from ptweave.data.schemas import BlockClass, Table
 from ptweave.data.sideband import write_sideband
+from ptweave.data.table_writer import TableWriter
 
 BASE = 0x400000
 """Where image 0 is mapped; image i is mapped at BASE + i * IMAGE_STRIDE."""

@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from ptweave.data.call_columns import constant, encoded_errnos, encoded_names, errnos, names
-from ptweave.data.schemas import SYSCALLS, TableWriter
+from ptweave.data.schemas import SYSCALLS
+from ptweave.data.table_writer import TableWriter
 
 KNOWN = np.array([0, 1, 257, 511, 0, 335], np.int32)
 UNKNOWN = np.array([0, 512, -1, 100_000], np.int32)

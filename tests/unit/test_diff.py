@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from ptweave.cli import main
 from ptweave.data.bundle import Bundle
 from ptweave.data.errors import BadInput
-from ptweave.data.schemas import FLOW, SYSCALLS, write_table
+from ptweave.data.schemas import FLOW, SYSCALLS
+from ptweave.data.table_writer import write_table
 from ptweave.merge import Run, merge_run
 from ptweave.merge.compare import Compared, Comparer
 from ptweave.merge.events import merge_events

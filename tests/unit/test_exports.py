@@ -492,7 +492,7 @@ def test_memory_does_not_grow_with_the_run(export: Callable[..., list[str]], tmp
         for name, values in (("thread", [0] * count), ("thunk", range(count)), ("t", range(0, 5 * count, 5))):
             rows = rows.set_column(rows.schema.get_field_index(name), name, pa.array(values, THUNKS.schema.field(
                 name).type))
-        from ptweave.data.schemas import write_table
+        from ptweave.data.table_writer import write_table
 
         write_table(bundle.tables, THUNKS, rows)
         out = Nowhere()

@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from ptweave.data.schemas import STACKS, TableWriter
+from ptweave.data.schemas import STACKS
+from ptweave.data.table_writer import TableWriter
 from ptweave.merge.beside import Beside, side_by_side
 
 

@@ -435,7 +435,8 @@ def test_every_question_is_a_command_in_every_format(bundle: Bundle, tmp_path: P
 
 
 def put_races(bundle: Bundle) -> None:
-    from ptweave.data.schemas import RACES, write_table
+    from ptweave.data.schemas import RACES
+    from ptweave.data.table_writer import write_table
 
     write_table(bundle.tables, RACES, RACES.schema.empty_table())
 

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ptweave.data.schemas import CALL_STACKS, ENCODED, FLOW, ROW_GROUP, TABLES, TableWriter, write_table
+from ptweave.data.schemas import CALL_STACKS, FLOW, TABLES
+from ptweave.data.table_writer import ENCODED, ROW_GROUP, TableWriter, write_table
 
 
 def flow(rows: int) -> pa.Table:

@@ -28,16 +28,16 @@ import pyarrow.compute as pc
 from ptweave.data import schemas
 from ptweave.data.errors import BadInput, MachineLacks
 from ptweave.data.manifest import Clocks
-from ptweave.data.schemas import TableWriter
+from ptweave.data.table_writer import ROW_GROUP, TableWriter
 from ptweave.decode._ipt import ffi, lib
 from ptweave.decode.columns import array, coded, times
 from ptweave.decode.gaps import GapKind
 from ptweave.decode.task import PARTS, PIECE, TASK_KINDS, TaskFile, own
 
-PART_ROWS = 4 * schemas.ROW_GROUP
+PART_ROWS = 4 * ROW_GROUP
 """A part ends with the piece that makes its rows so many."""
 
-WIDE_ROWS = schemas.ROW_GROUP // 8
+WIDE_ROWS = ROW_GROUP // 8
 """Rows in a row group of tables with many columns: a million of them would take a hundred megabytes to write."""
 
 FLOWS = 64
@@ -413,7 +413,7 @@ class _Flow:
 
     def __init__(self, writer: TableWriter) -> None:
         self._writer = writer
-        self._size = schemas.ROW_GROUP
+        self._size = ROW_GROUP
         self._count = 0
         self._thread, self._path = np.empty(self._size, np.int32), np.empty(self._size, np.int32)
         self._seq = np.empty(self._size, np.int64)

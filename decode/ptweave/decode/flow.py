@@ -23,8 +23,8 @@ import pyarrow.parquet as pq
 from ptweave.data import schemas
 from ptweave.data.bundle import Bundle
 from ptweave.data.locks import alone
-from ptweave.data.schemas import TableWriter, write_table
 from ptweave.data.sideband import read_sideband
+from ptweave.data.table_writer import TableWriter, write_table
 from ptweave.decode.assemble import CLASSES, EVENTS, PART_ROWS, Assembler, Totals
 from ptweave.decode.debug_files import DebugFiles
 from ptweave.decode.images import Code

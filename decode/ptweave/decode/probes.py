@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ptweave.data import Bundle
-from ptweave.data.schemas import DECODED_PROBES, PROBE_SITES, TableWriter
+from ptweave.data.schemas import DECODED_PROBES, PROBE_SITES
+from ptweave.data.table_writer import TableWriter
 from ptweave.decode.recorded_json import is_number, is_text, load_json
 from ptweave.decode.tasks_of_events import ThreadsByTask
 from ptweave.decode.vector import Kind

@@ -11,7 +11,7 @@ from types import TracebackType
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ptweave.data.schemas import PAGES, ROW_GROUP
+from ptweave.data.table_writer import PAGES, ROW_GROUP
 
 GROUP_BYTES = 64 << 20
 """Rows held back for one row group."""

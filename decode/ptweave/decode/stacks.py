@@ -9,7 +9,8 @@ from types import TracebackType
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ptweave.data.schemas import DECODED_STACKS, ROW_GROUP
+from ptweave.data.schemas import DECODED_STACKS
+from ptweave.data.table_writer import ROW_GROUP
 
 _GROUP_BYTES = 16 << 20
 """Rows held back for one row group."""

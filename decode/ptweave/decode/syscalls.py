@@ -30,8 +30,9 @@ from ptweave.data.bundle import Bundle
 from ptweave.data.call_columns import PATH_COUNTS, per_number
 from ptweave.data.ledger import Ledger
 from ptweave.data.manifest import Clocks
-from ptweave.data.schemas import DECODED_SYSCALLS, ROW_GROUP
+from ptweave.data.schemas import DECODED_SYSCALLS
 from ptweave.data.syslog import SYSLOG_DTYPE
+from ptweave.data.table_writer import ROW_GROUP
 from ptweave.decode._join import ffi, lib
 from ptweave.decode.births import Births
 from ptweave.decode.raw_syscalls import (

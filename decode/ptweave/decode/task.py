@@ -26,10 +26,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ptweave.data import schemas
 from ptweave.data.bundle import Bundle
 from ptweave.data.errors import BadInput, MachineLacks
 from ptweave.data.sideband import read_sideband
+from ptweave.data.table_writer import ROW_GROUP
 from ptweave.decode import _ipt, gaps
 from ptweave.decode._ipt import ffi, lib
 from ptweave.decode.columns import array
@@ -620,4 +620,4 @@ def _text(code: int) -> str:
     return ffi.string(lib.ptd_error_text(code)).decode("ascii", "replace")
 
 
-assert schemas.ROW_GROUP % STEP_ROWS == 0
+assert ROW_GROUP % STEP_ROWS == 0

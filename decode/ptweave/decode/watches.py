@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ptweave.data import Bundle, Ledger
-from ptweave.data.schemas import DECODED_WATCHES, WATCH_SITES, TableWriter
+from ptweave.data.schemas import DECODED_WATCHES, WATCH_SITES
+from ptweave.data.table_writer import TableWriter
 from ptweave.decode.probes import ordered
 from ptweave.decode.recorded_json import is_number, is_text, load_json
 from ptweave.decode.tasks_of_events import ThreadsByTask

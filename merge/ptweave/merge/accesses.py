@@ -26,17 +26,8 @@ from ptweave.data import layout
 from ptweave.data.bundle import Bundle
 from ptweave.data.evl import Operation
 from ptweave.data.ledger import Ledger
-from ptweave.data.schemas import (
-    ACCESSES,
-    ALLOCATIONS,
-    BLOCKS,
-    DECODED_ACCESSES,
-    DECODED_PAGES,
-    ROW_GROUP,
-    Table,
-    TableWriter,
-    write_table,
-)
+from ptweave.data.schemas import ACCESSES, ALLOCATIONS, BLOCKS, DECODED_ACCESSES, DECODED_PAGES, Table
+from ptweave.data.table_writer import ROW_GROUP, TableWriter, write_table
 from ptweave.merge._merge import lib
 from ptweave.merge.addresses import Addresses
 from ptweave.merge.align import FAR, Aligner, Occurrences, Records, bounds

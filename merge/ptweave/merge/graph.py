@@ -23,7 +23,8 @@ from ptweave.data import layout
 from ptweave.data.bundle import Bundle
 from ptweave.data.ledger import Ledger
 from ptweave.data.manifest import Manifest
-from ptweave.data.schemas import BYTES, EDGES, RACES, TableWriter
+from ptweave.data.schemas import BYTES, EDGES, RACES
+from ptweave.data.table_writer import TableWriter
 from ptweave.merge import accesses
 from ptweave.merge._merge import ffi, lib
 from ptweave.merge.accesses import Lines

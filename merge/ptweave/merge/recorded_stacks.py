@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ptweave.data.schemas import TableWriter
+from ptweave.data.table_writer import TableWriter
 from ptweave.merge.addresses import Addresses
 from ptweave.merge.tables import I32, I64, U64, numbers
 from ptweave.merge.walk import NO_BLOCK, Walker

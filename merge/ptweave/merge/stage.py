@@ -44,9 +44,8 @@ from ptweave.data.schemas import (
     TRANSFERS,
     WATCHES,
     Table,
-    TableWriter,
-    write_table,
 )
+from ptweave.data.table_writer import TableWriter, write_table
 from ptweave.merge import accesses, syscalls, thunks
 from ptweave.merge import events as event_streams
 from ptweave.merge import moments as moment_streams

@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from ptweave.data.bundle import Bundle
 from ptweave.data.ledger import Ledger
-from ptweave.data.schemas import DECODED_SYSCALLS, SYSCALLS, TableWriter
+from ptweave.data.schemas import DECODED_SYSCALLS, SYSCALLS
+from ptweave.data.table_writer import TableWriter
 from ptweave.merge._merge import lib
 from ptweave.merge.addresses import Addresses
 from ptweave.merge.align import FAR, Aligner, Occurrences, Records, bounds

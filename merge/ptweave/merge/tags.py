@@ -11,16 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ptweave.data.bundle import Bundle
-from ptweave.data.schemas import (
-    DECODED_PROBES,
-    DECODED_TAGS,
-    DECODED_WATCHES,
-    PROBES,
-    TAGS,
-    WATCHES,
-    Table,
-    TableWriter,
-)
+from ptweave.data.schemas import DECODED_PROBES, DECODED_TAGS, DECODED_WATCHES, PROBES, TAGS, WATCHES, Table
+from ptweave.data.table_writer import TableWriter
 from ptweave.merge.moments import Moments
 from ptweave.merge.place import Grouped, Places
 from ptweave.merge.tables import I64, U64, numbers, open_parquet

@@ -15,7 +15,8 @@ import pyarrow as pa
 from ptweave.data.bundle import Bundle
 from ptweave.data.evl import Operation
 from ptweave.data.ledger import Ledger
-from ptweave.data.schemas import DECODED_THUNKS, ENCODED, ROW_GROUP, THUNKS, TableWriter
+from ptweave.data.schemas import DECODED_THUNKS, THUNKS
+from ptweave.data.table_writer import ENCODED, ROW_GROUP, TableWriter
 from ptweave.merge._merge import lib
 from ptweave.merge.addresses import Addresses
 from ptweave.merge.align import Aligner, Occurrences, Records, bounds

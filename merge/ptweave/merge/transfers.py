@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 
 from ptweave.data import layout
 from ptweave.data.bundle import Bundle
-from ptweave.data.schemas import EDGES, TRANSFERS, TableWriter
+from ptweave.data.schemas import EDGES, TRANSFERS
+from ptweave.data.table_writer import TableWriter
 from ptweave.merge import accesses, syscalls
 from ptweave.merge.descriptors import Descriptors, Known
 from ptweave.merge.graph import programs

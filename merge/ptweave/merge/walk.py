@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ptweave.data.schemas import CALLS, PROFILE, TableWriter
+from ptweave.data.schemas import CALLS, PROFILE
+from ptweave.data.table_writer import TableWriter
 from ptweave.merge._merge import ffi, lib
 from ptweave.merge.events import Events
 from ptweave.merge.kept_flow import Following

@@ -29,8 +29,9 @@ from ptweave.data.call_columns import (
 )
 from ptweave.data.errors import MachineLacks
 from ptweave.data.event_schemas import BLOCKING, FD_CHANGES, GC, JNI_REFS, SIGNALS, UPROBES, WRITES
-from ptweave.data.schemas import SYSCALLS, Table, TableWriter
+from ptweave.data.schemas import SYSCALLS, Table
 from ptweave.data.syscall_flags import signal_name
+from ptweave.data.table_writer import TableWriter
 from ptweave.wrapper.filters import Kind
 
 PART_ROWS = 1 << 20
