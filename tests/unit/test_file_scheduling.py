@@ -84,30 +84,38 @@ def test_control_xdists_own_scheduler_repeats_what_killed_a_worker_or_never_ends
 
 
 class Worker:
-    """One that notes what it is given."""
+    """One that notes what it is given; when it is dead, that cannot be sent."""
 
-    shutting_down = False
+    shutting_down = dead = False
     gateway = SimpleNamespace(id="worker")
 
     def __init__(self) -> None:
         self.given: list[int] = []
 
     def send_runtest_some(self, indices: list[int]) -> None:
+        if self.dead:
+            raise OSError("cannot send (already closed?)")
         self.given += indices
 
     def shutdown(self) -> None:
         self.shutting_down = True
 
 
-def test_a_worker_that_has_just_begun_when_another_dies_is_given_work_when_it_knows_the_tests() -> None:
+def scheduled(tests: list[str], *workers: Worker) -> Any:
+    """Tests that were given to two workers."""
     config = SimpleNamespace(getvalue={"tx": ["2*popen"]}.__getitem__, option=SimpleNamespace(loadscopereorder=False))
-    tests = ["test_a.py::a1", "test_a.py::dies", "test_a.py::a3", "test_b.py::b1", "test_b.py::dies", "test_b.py::b3"]
     scheduling: Any = FileScheduling(config)  # type: ignore[arg-type]
-    first, second, new, newer = Worker(), Worker(), Worker(), Worker()
-    for worker in (first, second):
+    for worker in workers:
         scheduling.add_node(worker)
         scheduling.add_node_collection(worker, tests)
     scheduling.schedule()
+    return scheduling
+
+
+def test_a_worker_that_has_just_begun_when_another_dies_is_given_work_when_it_knows_the_tests() -> None:
+    tests = ["test_a.py::a1", "test_a.py::dies", "test_a.py::a3", "test_b.py::b1", "test_b.py::dies", "test_b.py::b3"]
+    first, second, new, newer = Worker(), Worker(), Worker(), Worker()
+    scheduling = scheduled(tests, first, second)
     assert (first.given, second.given) == ([0, 1, 2], [3, 4, 5])
     scheduling.mark_test_complete(first, 0)
     scheduling.mark_test_complete(second, 3)
@@ -119,3 +127,17 @@ def test_a_worker_that_has_just_begun_when_another_dies_is_given_work_when_it_kn
     scheduling.add_node_collection(new, tests)
     scheduling.schedule()  # the other new one does not know them yet
     assert sorted(new.given) == [2, 5] and not newer.given
+
+
+def test_what_a_worker_could_not_be_given_as_it_had_died_others_run() -> None:
+    tests = ["test_a.py::a1", "test_a.py::a2", "test_a.py::a3", "test_b.py::b1", "test_b.py::dies", "test_b.py::b3",
+             "test_c.py::c1", "test_c.py::c2"]
+    first, second = Worker(), Worker()
+    scheduling = scheduled(tests, first, second)
+    second.dead = True  # which nobody knows yet, as what it said before is heard
+    scheduling.mark_test_complete(second, 3)
+    assert second.given == [3, 4, 5] and not scheduling.workqueue, "it was to run c, too"
+    assert scheduling.remove_node(second) == "test_b.py::dies"
+    for done in (0, 1, 2):
+        scheduling.mark_test_complete(first, done)
+    assert sorted(first.given) == [0, 1, 2, 5, 6, 7]
