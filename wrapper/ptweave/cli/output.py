@@ -22,7 +22,6 @@ import pyarrow.csv as pc
 import pyarrow.parquet as pq
 
 from ptweave.data.errors import BadInput, MachineLacks
-from ptweave.data.schemas import ADDRESSES
 from ptweave.merge import Result
 from ptweave.merge.render import TextTable, texts, tuples, values
 
@@ -102,12 +101,14 @@ def quiet_when_nobody_reads() -> Iterator[None]:
 
 
 class Rows:
-    """An answer on its way out: a schema and batches."""
+    """An answer on its way out: a schema and batches; which columns hold numbers, and which of these addresses."""
 
-    def __init__(self, schema: pa.Schema, numeric: list[bool], batches: Iterator[pa.RecordBatch]) -> None:
+    def __init__(self, schema: pa.Schema, numeric: list[bool], batches: Iterator[pa.RecordBatch],
+                 addresses: list[bool] | None = None) -> None:
         self.schema = schema
         self.names: list[str] = schema.names
         self.numeric = numeric
+        self.addresses = addresses
         self.batches = batches
 
     @classmethod
@@ -115,7 +116,7 @@ class Rows:
         """The first batch is computed here, so that an error comes before any output."""
         schema, batches = result.stream()
         first = list(islice(batches, 1))
-        return cls(schema, result.numeric, chain(first, batches))
+        return cls(schema, result.numeric, chain(first, batches), result.addresses)
 
 
 def pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -140,7 +141,7 @@ def _write_table(rows: Rows, sink: IO[bytes]) -> None:
             break
     terminal = sink is sys.stdout.buffer and sys.stdout.isatty()
     table = TextTable(rows.names, rows.numeric, sample, shutil.get_terminal_size().columns if terminal else None,
-                      [field.name in ADDRESSES and field.type == pa.uint64() for field in rows.schema])
+                      rows.addresses)
     sink.write("".join(f"{line}\n" for line in table.header()).encode())
     for batch in chain(first, batches):
         sink.write(table.text(batch).encode())
