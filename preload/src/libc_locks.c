@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Low-level locks and pthread_once: each waits in one place and wakes in one, and passes its futex operation as a
- * constant: `mov $0x80, %esi` and `mov $0x81, %esi`. The bit FUTEX_PRIVATE_FLAG is taken out of those constants, in this
- * process's copy of the page. No instruction changes its length or its target, so recorded control flow decodes from
- * the file as ever. (Who leaves the C library's own initialisation by cancellation wakes others elsewhere, and does not
- * wake other processes.)
+ * The code that waits and wakes says that the futex is private: low-level locks and pthread_once by a constant,
+ * `mov $0x80, %esi` and `mov $0x81, %esi`, of which the bit is taken out; read-write locks by what the lock says,
  *
- * Read-write locks say themselves whether they are shared. The C library's own have no names; they are found in the code
- * of functions that take them: a call of pthread_rwlock_rdlock or _wrlock, and before it the address of what it locks.
+ *	mov 0x1c(%rbx), %ecx;  test %ecx, %ecx;  setne %sil;  shl $7, %esi
+ *
+ * where setne becomes setns, which is true of every flag. All in this process's copy of the page. No instruction changes
+ * its length or its target, so recorded control flow decodes from the file as ever. The program's own locks do not come
+ * here: its calls are ours.
+ *
+ * Not shared: who leaves the C library's own initialisation by cancellation wakes others elsewhere.
  */
 #define _GNU_SOURCE
 #include "libc_locks.h"
@@ -19,159 +21,139 @@
 #include <errno.h>
 #include <link.h>
 #include <pthread.h>
-#include <stdbool.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
 
-enum { MOV_ESI = 0xbe, CALL = 0xe8, JUMP = 0xe9, LEA = 0x8d };
+enum { MOV_ESI = 0xbe, JUMP = 0xe9, SETNE = 0x95, SETNS = 0x99 };
 
-/* --- constants --- */
+struct code {
+	uint8_t *start; /* NULL: there is none */
+	size_t size;
+};
 
-static uint8_t *constant(uint8_t *code, unsigned window, uint8_t operation)
-{
-	uint8_t wanted[5] = {MOV_ESI, operation, 0, 0, 0};
-	for (unsigned i = 0; code && i + sizeof wanted <= window; i++)
-		if (memcmp(code + i, wanted, sizeof wanted) == 0)
-			return code + i + 1;
-	return NULL;
-}
-
-static int patch(uint8_t *at)
+/* Not executable meanwhile, so that an engine forgets what it translated. */
+static int put(uint8_t *at, uint8_t byte)
 {
 	uint64_t page = (uint64_t)at & ~(PTW_PAGE - 1);
-	long error = PTW_SYS(SYS_mprotect, page, PTW_PAGE, PROT_READ | PROT_WRITE | PROT_EXEC, 0, 0, 0);
+	long error = PTW_SYS(SYS_mprotect, page, PTW_PAGE, PROT_READ | PROT_WRITE, 0, 0, 0);
 	if (error)
 		return (int)error;
-	*at &= (uint8_t)~FUTEX_PRIVATE_FLAG;
+	*at = byte;
 	return (int)PTW_SYS(SYS_mprotect, page, PTW_PAGE, PROT_READ | PROT_EXEC, 0, 0, 0);
 }
 
-/* Both or none. */
-static int patch_both(uint8_t *wait, uint8_t *wake)
-{
-	if (!wait || !wake)
-		return -ENOSYS;
-	int error = patch(wait);
-	return error ? error : patch(wake);
-}
+/* --- constants --- */
 
-int ptw_libc_locks_share(void)
+static uint8_t *constant(struct code code, uint8_t operation)
 {
-	enum { WINDOW = 96 };
-	return patch_both(constant(dlsym(RTLD_DEFAULT, "__lll_lock_wait_private"), WINDOW, FUTEX_WAIT | FUTEX_PRIVATE_FLAG),
-			  constant(dlsym(RTLD_DEFAULT, "__lll_lock_wake_private"), WINDOW, FUTEX_WAKE | FUTEX_PRIVATE_FLAG));
-}
-
-/* --- code --- */
-
-static uint8_t *relative(uint8_t *displacement)
-{
-	int32_t distance;
-	memcpy(&distance, displacement, sizeof distance);
-	return displacement + sizeof distance + distance;
-}
-
-/* Where a short function goes on: it ends with a jump. NULL: not found. */
-static uint8_t *goes_on(uint8_t *code)
-{
-	enum { SHORT = 40 };
-	for (unsigned i = 0; code && i < SHORT; i++)
-		if (code[i] == JUMP)
-			return relative(code + i + 1);
+	uint8_t wanted[5] = {MOV_ESI, operation, 0, 0, 0};
+	for (size_t i = 0; code.start && i + sizeof wanted <= code.size; i++)
+		if (memcmp(code.start + i, wanted, sizeof wanted) == 0)
+			return code.start + i + 1;
 	return NULL;
 }
 
-static bool share_once(void *libc)
+static int share_constants(struct code waits, struct code wakes)
 {
-	enum { WINDOW = 288 };
-	uint8_t *slow = goes_on(dlsym(libc, "pthread_once"));
-	return patch_both(constant(slow, WINDOW, FUTEX_WAIT | FUTEX_PRIVATE_FLAG),
-			  constant(slow, WINDOW, FUTEX_WAKE | FUTEX_PRIVATE_FLAG)) == 0;
+	uint8_t *wait = constant(waits, FUTEX_WAIT | FUTEX_PRIVATE_FLAG);
+	uint8_t *wake = constant(wakes, FUTEX_WAKE | FUTEX_PRIVATE_FLAG);
+	if (!wait || !wake)
+		return -ENOSYS;
+	int error = put(wait, FUTEX_WAIT);
+	return error ? error : put(wake, FUTEX_WAKE);
+}
+
+static int share_locks(void *libc)
+{
+	enum { WINDOW = 96 };
+	return share_constants((struct code){dlsym(libc, "__lll_lock_wait_private"), WINDOW},
+			       (struct code){dlsym(libc, "__lll_lock_wake_private"), WINDOW});
+}
+
+/* A short function that ends with a jump to where it waits and wakes. */
+static int share_once(void *libc)
+{
+	enum { SHORT = 40, WINDOW = 288 };
+	uint8_t *once = dlsym(libc, "pthread_once");
+	struct code slow = {NULL, WINDOW};
+	for (unsigned i = 0; once && i < SHORT && !slow.start; i++) {
+		int32_t distance;
+		memcpy(&distance, once + i + 1, sizeof distance);
+		if (once[i] == JUMP)
+			slow.start = once + i + 1 + sizeof distance + distance;
+	}
+	return share_constants(slow, slow);
 }
 
 /* --- read-write locks --- */
 
-struct data {
-	uint64_t base, start, end; /* start: 0 not found */
-};
-
-/* The writable data of the library that is loaded at a base. */
-static int find_data(struct dl_phdr_info *info, size_t size, void *ret)
+static struct code code_of(void *libc, const char *name)
 {
-	struct data *data = ret;
-	(void)size;
-	if (info->dlpi_addr != data->base)
-		return 0;
-	for (unsigned i = 0; i < info->dlpi_phnum; i++) {
-		const ElfW(Phdr) *part = &info->dlpi_phdr[i];
-		if (part->p_type != PT_LOAD || !(part->p_flags & PF_W))
-			continue;
-		data->start = data->base + part->p_vaddr;
-		data->end = data->start + part->p_memsz;
-	}
-	return 1;
+	struct code ret = {dlsym(libc, name), 0};
+	const ElfW(Sym) *symbol = NULL;
+	Dl_info info;
+	if (ret.start && dladdr1(ret.start, &info, (void **)&symbol, RTLD_DL_SYMENT) && symbol)
+		ret.size = symbol->st_size;
+	return ret;
 }
 
-/* What the last `lea` before a call that has an address of the data has: a lock nobody holds or has changed. */
-static pthread_rwlock_t *taken_by(const uint8_t *from, uint8_t *call, const struct data *data)
+/* `mov __shared(%any), %any` */
+static bool loads_flag(const uint8_t *at)
 {
-	enum { WINDOW = 64, LENGTH = 7, RIP_RELATIVE = 5, REGISTER = 7 << 3 };
-	static const pthread_rwlock_t fresh = PTHREAD_RWLOCK_INITIALIZER;
-	for (uint8_t *at = call - LENGTH; at >= from && at >= call - WINDOW; at--) {
-		if ((at[0] & 0xf8) != 0x48 || at[1] != LEA || (at[2] & ~REGISTER) != RIP_RELATIVE)
-			continue;
-		uint64_t place = (uint64_t)relative(at + 3);
-		if (place < data->start || place > data->end - sizeof fresh || place % 8)
-			continue;
-		return memcmp((void *)place, &fresh, sizeof fresh) == 0 ? (pthread_rwlock_t *)place : NULL;
-	}
+	return at[0] == 0x8b && (at[1] & 0xc0) == 0x40 && at[2] == offsetof(pthread_rwlock_t, __data.__shared);
+}
+
+/* `setne` of a register that a shift by 7 follows: the byte to change, or NULL. */
+static uint8_t *makes_private(uint8_t *at, const uint8_t *end)
+{
+	enum { NEAR = 12, REX_B = 0x41, GROUP = 0xc1, LEFT = 0xe0 };
+	if (at[0] != 0x0f || at[1] != SETNE || (at[2] & 0xf8) != 0xc0)
+		return NULL;
+	bool high = at[-1] == REX_B;
+	for (const uint8_t *to = at + 3; to < at + 3 + NEAR && to + 3 <= end; to++)
+		if (to[0] == GROUP && to[1] == (LEFT | (at[2] & 7)) && to[2] == 7 && (to[-1] == REX_B) == high)
+			return at + 1;
 	return NULL;
 }
 
-struct locks {
-	pthread_rwlock_t *lock[8];
-	unsigned count;
-};
-
-static void add(struct locks *locks, pthread_rwlock_t *lock)
+static int share_flags(struct code code)
 {
-	for (unsigned i = 0; i < locks->count; i++)
-		if (locks->lock[i] == lock)
-			return;
-	if (lock && locks->count < sizeof locks->lock / sizeof *locks->lock)
-		locks->lock[locks->count++] = lock;
+	enum { MOST = 16 };
+	uint8_t *found[MOST];
+	unsigned flags = 0, count = 0;
+	for (size_t i = 1; code.start && i + 3 <= code.size; i++) {
+		uint8_t *at = makes_private(code.start + i, code.start + code.size);
+		flags += loads_flag(code.start + i);
+		if (at && count < MOST)
+			found[count++] = at;
+	}
+	if (count == 0 || count != flags)
+		return -ENOSYS; /* not the code we know: what is not understood is not changed */
+	int error = 0;
+	for (unsigned i = 0; i < count && !error; i++)
+		error = put(found[i], SETNS);
+	return error;
 }
 
-/* Those that the beginning of a function takes. */
-static void find_locks(uint8_t *code, unsigned window, const uint8_t *taker[2], const struct data *data, struct locks *ret)
+static int share_rwlocks(void *libc)
 {
-	for (unsigned i = 0; code && i + 5 <= window; i++)
-		if (code[i] == CALL && (relative(code + i + 1) == taker[0] || relative(code + i + 1) == taker[1]))
-			add(ret, taken_by(code, code + i, data));
+	static const char *const names[] = {"pthread_rwlock_rdlock", "pthread_rwlock_wrlock", "pthread_rwlock_unlock"};
+	int error = 0;
+	for (unsigned i = 0; i < sizeof names / sizeof *names && !error; i++)
+		error = share_flags(code_of(libc, names[i]));
+	return error;
 }
 
-static bool share_locales(void *libc)
-{
-	enum { DOMAIN = 128, TEXT = 512, LOCKS = 3 /* of locales, domains and translations */ };
-	const uint8_t *taker[] = {dlsym(libc, "pthread_rwlock_rdlock"), dlsym(libc, "pthread_rwlock_wrlock")};
-	struct data data = {((struct link_map *)libc)->l_addr, 0, 0};
-	struct locks locks = {{NULL}, 0};
-	dl_iterate_phdr(find_data, &data);
-	if (!data.start || !taker[0] || !taker[1])
-		return false;
-	find_locks(dlsym(libc, "textdomain"), DOMAIN, taker, &data, &locks);
-	find_locks(goes_on(dlsym(libc, "dcgettext")), TEXT, taker, &data, &locks); /* takes all three */
-	for (unsigned i = 0; i < locks.count; i++)
-		locks.lock[i]->__data.__shared = 1;
-	return locks.count == LOCKS;
-}
+/* --- all --- */
 
-bool ptw_libc_others_share(void)
+int ptw_libc_locks_share(bool *ret_all)
 {
 	void *libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
 	if (!libc)
-		return false;
-	bool once = share_once(libc), locales = share_locales(libc);
+		return -ENOSYS;
+	int error = share_locks(libc), once = share_once(libc), rwlocks = share_rwlocks(libc);
+	*ret_all = !once && !rwlocks;
 	dlclose(libc);
-	return once && locales;
+	return error;
 }

@@ -10,11 +10,9 @@
 
 #include <stdbool.h>
 
-/* 0, or -ENOSYS: this C library's code is not as we know it, and its locks cannot be shared. */
-PTW_HIDDEN int ptw_libc_locks_share(void);
-
-/* The same for what it does once, and for its locks of locales and translations. False: not all of that was found; two
- * threads that need one of those at the same moment may wait for ever. */
-PTW_HIDDEN bool ptw_libc_others_share(void);
+/* 0, or negative errno (-ENOSYS: this C library's code is not as we know it): its locks cannot be shared. `*ret_all` is
+ * false where that is so of what it does once, or of its read-write locks (locales, translations): two threads that need
+ * one of those at the same moment may wait for ever. */
+PTW_HIDDEN int ptw_libc_locks_share(bool *ret_all);
 
 #endif

@@ -54,11 +54,12 @@ static bool single_threaded(void)
 
 static const char *set_up(void)
 {
+	bool all_locks = false;
 	if (!single_threaded())
 		return "a thread runs before main(): threads stay threads";
-	if (ptw_spawn_init() != 0 || ptw_libc_locks_share() != 0 || ptw_loader_init() != 0)
+	if (ptw_spawn_init() != 0 || ptw_libc_locks_share(&all_locks) != 0 || ptw_loader_init() != 0)
 		return "this C library is not one process mode knows: threads stay threads";
-	if (!ptw_libc_others_share())
+	if (!all_locks)
 		ptw_notice(PTW_NOTICE_LIMIT, NULL, "this C library's locks of locales were not found: threads that use them at once may hang");
 	ptw_shared->main_pid = (uint32_t)ptw_getpid();
 	ptw_shared->main_parent = (uint32_t)PTW_SYS(SYS_getppid, 0, 0, 0, 0, 0, 0);
