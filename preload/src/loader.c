@@ -12,6 +12,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <iconv.h>
 #include <string.h>
 
 /* --- its locks --- */
@@ -114,13 +115,27 @@ static bool loaded(void)
 	return false;
 }
 
-static void tell_strangers(void)
+static void *(*next_dlopen)(const char *, int);
+
+static void find_dlopen(void)
+{
+	if (!next_dlopen)
+		*(void **)&next_dlopen = dlsym(RTLD_NEXT, "dlopen");
+}
+
+/* The C library unloads conversions that nobody uses, in the process of who used them last. */
+static void keep_loaded(const struct link_map *map) { next_dlopen(map->l_name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE); }
+
+static void receive_strangers(void)
 {
 	uint32_t left = LONGEST_LIST;
+	find_dlopen();
 	for (const struct link_map *map = _r_debug.r_map; map && left; map = map->l_next, left--)
 		for (uint32_t i = 0; i < ALLOCATED && i < allocations; i++)
-			if (map == allocated[i])
+			if (map == allocated[i]) {
+				keep_loaded(map);
 				ptw_fit_late(map->l_name, map->l_ld);
+			}
 }
 
 static void enter(void)
@@ -142,7 +157,7 @@ static void share(void)
 	if (allocations > ALLOCATED)
 		ptw_notice(PTW_NOTICE_LIMIT, NULL,
 			   "more libraries than 2048 were loaded at once: of some, each thread has its own data");
-	tell_strangers();
+	receive_strangers();
 	allocations = 0;
 }
 
@@ -184,8 +199,6 @@ static bool depends_on_caller(const char *path, const void *caller)
 	return false;
 }
 
-static void *(*next_dlopen)(const char *, int);
-
 static void *load(const char *path, int mode)
 {
 	enter();
@@ -217,8 +230,7 @@ static int in_order(int mode)
 PTW_EXPORT void *dlopen(const char *path, int mode)
 {
 	struct ptw_frame caller = PTW_CALLER;
-	if (!next_dlopen)
-		*(void **)&next_dlopen = dlsym(RTLD_NEXT, "dlopen");
+	find_dlopen();
 	mode = in_order(mode);
 	if (!ptw_process_mode)
 		return next_dlopen(path, mode);
@@ -228,4 +240,20 @@ PTW_EXPORT void *dlopen(const char *path, int mode)
 	if (depends_on_caller(path, __builtin_return_address(0)))
 		return next_dlopen(path, mode);
 	return load(path, mode);
+}
+
+/* --- conversions --- */
+
+/* What it loaded is to be kept before anybody can close it. */
+PTW_EXPORT iconv_t iconv_open(const char *to, const char *from)
+{
+	static iconv_t (*next)(const char *, const char *);
+	if (!next)
+		*(void **)&next = dlsym(RTLD_NEXT, "iconv_open");
+	iconv_t result = next(to, from);
+	int error = errno;
+	if (ptw_process_mode && ptw_loader_pending)
+		ptw_loader_share();
+	errno = error;
+	return result;
 }
