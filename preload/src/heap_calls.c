@@ -25,6 +25,13 @@
 /* Code whose allocations are given to the kernel by the C library itself, or read with signals blocked. */
 static struct { uint64_t start, size; } loader, stdio, libc;
 
+/* In the private view: code whose allocations the C library's own data points to (locales, conversions, name services).
+ * That data is shared at once, ordered by locks that are none of the program's. */
+static struct { uint64_t start, size; } inner;
+
+/* And functions in it whose allocations are the program's. */
+static struct { uint64_t start, size; } copiers[2];
+
 enum { LIBC_TEXT = 1 << 21 };
 
 /* From its beginning: text comes before data. */
@@ -46,6 +53,20 @@ static inline bool is_directory(size_t size, uint64_t caller)
 	       (size - DIRECTORY_HEAD) % PTW_PAGE == 0 && caller - libc.start < libc.size;
 }
 
+static void find_inner(void)
+{
+	static const char *const names[] = {"strdup", "strndup"};
+	enum { LONGEST = 128 /* either is about 70 bytes long */ };
+	if (!ptw_options()->private_view)
+		return;
+	for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
+		copiers[i].start = (uint64_t)dlsym(RTLD_NEXT, names[i]);
+		copiers[i].size = copiers[i].start ? LONGEST : 0;
+	}
+	inner.start = libc.start;
+	inner.size = libc.size;
+}
+
 static void find_loader(void)
 {
 	uint64_t base = getauxval(AT_BASE);
@@ -61,14 +82,21 @@ static void find_loader(void)
 	stdio.start = (uint64_t)GLIBC(_IO_file_doallocate);
 	stdio.size = stdio.start ? 400 : 0; /* the function is about 200 bytes long */
 	find_libc(stdio.start);
+	find_inner();
 	__atomic_store_n(&loader.start, base, __ATOMIC_RELEASE);
 }
 
 __thread uint32_t ptw_untracked_malloc __attribute__((tls_model("initial-exec")));
 
+static bool copies(uint64_t caller)
+{
+	return caller - copiers[0].start < copiers[0].size || caller - copiers[1].start < copiers[1].size;
+}
+
 static inline bool untracked(uint64_t caller)
 {
-	return caller - loader.start < loader.size || caller - stdio.start < stdio.size || ptw_untracked_malloc;
+	return caller - loader.start < loader.size || caller - stdio.start < stdio.size || ptw_untracked_malloc ||
+	       (__builtin_expect(caller - inner.start < inner.size, 0) && !copies(caller));
 }
 
 /* Is the heap ours? Sets the memory up at the first call. */
