@@ -27,6 +27,7 @@
 #include "region.h"
 #include "revoke.h"
 #include "segments.h"
+#include "servant.h"
 #include "spawn.h"
 #include "timers.h"
 #include "warden.h"
@@ -236,9 +237,14 @@ static long go_between(void *data)
 	slot->fork_result = -EAGAIN;
 	long pid = PTW_SYS(SYS_clone, CLONE_FILES | CLONE_FS | CLONE_IO | CLONE_SYSVSEM, 0, 0, 0, 0, 0);
 	if (pid == 0) {
+		char name[16] = "";
+		PTW_SYS(SYS_prctl, PR_GET_NAME, name, 0, 0, 0, 0);
+		PTW_SYS(SYS_prctl, PR_SET_NAME, PTW_SERVANT_NAME, 0, 0, 0, 0); /* nobody's thread */
 		long result = between->function(between->argument);
-		if (result == 0)
-			return 0; /* the child */
+		if (result == 0) { /* the child */
+			PTW_SYS(SYS_prctl, PR_SET_NAME, name, 0, 0, 0, 0);
+			return 0;
+		}
 		slot->fork_result = result;
 		PTW_SYS(SYS_exit_group, 0, 0, 0, 0, 0, 0);
 	}

@@ -54,7 +54,8 @@ THREADS = Table("threads", "a traced task (a kernel thread; it stays the same on
     Column("pid", _I32, "", "process id; with --threads process that of its main process, as getpid() has it"),
     Column("tid", _I32, "", "kernel thread id (with --threads process a process of its own)"),
     Column("parent", _I32, "", "thread that created it; null for the first and where unknown"),
-    Column("start_function", _STR, "", "function of the first block executed, or the pthread's start routine"),
+    Column("start_function", _STR, "", "the pthread's start routine, of a fork's child the function that forked; else "
+           "that of the first block executed"),
     Column("own", pa.bool_(), "", "libtthread's own thread, not the program's: with --threads process one waits for "
            "the processes that threads are"),
     Column("t_start", _I64, "ns", "when its trace begins"),

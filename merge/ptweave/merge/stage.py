@@ -64,7 +64,7 @@ from ptweave.merge.syscalls import SystemCalls, ThreadCalls
 from ptweave.merge.tables import I32, I64, U64, ThreadRows, numbers, table_files
 from ptweave.merge.tags import PROBED, TAGGED, WATCHED, Tags
 from ptweave.merge.tasks import Tasks, load_tasks
-from ptweave.merge.threads import start_routines, thread_table
+from ptweave.merge.threads import forking_functions, start_routines, thread_table
 from ptweave.merge.thunks import Thunks
 from ptweave.merge.transfers import Transfers
 from ptweave.merge.variables import Variables
@@ -369,7 +369,6 @@ class _Merge:
                 if task.own:
                     self._syscalls.disown(task.thread)
             self._tasks.learn_exits(self._syscalls.exits)
-        write_table(bundle.tables, THREADS, thread_table(bundle, self._tasks, self._program, starts))
         if bundle.sideband.exists():
             write_table(bundle.tables, PROCESSES, self._tasks.process_table())
         if self._syscalls:
@@ -377,6 +376,8 @@ class _Merge:
         variables = Variables(bundle, self._addresses)
         if self._thunks:
             self._thunks.write(bundle, self._program, variables, self._beside)
+            starts = forking_functions(bundle, self._tasks) | starts
+        write_table(bundle.tables, THREADS, thread_table(bundle, self._tasks, self._program, starts))
         lines = Lines(bundle, self._program, self._addresses) if self._accesses else None
         if self._accesses and lines:
             self._accesses.write(bundle, lines, variables, self._beside.pool)

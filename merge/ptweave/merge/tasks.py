@@ -55,14 +55,25 @@ class Tasks:
     _lock: Lock = field(default_factory=Lock, repr=False, compare=False)
 
     def parent(self, thread: int) -> int | None:
-        """Number of the thread that created a thread: the last one with that tid that began before it."""
+        """Number of the thread that created a thread: the last one with that tid that began before it. What libtthread
+        put in between is passed over."""
         task = self.threads.get(thread)
-        if task is None or not task.creator:
+        if task is None:
+            return None
+        passed = {thread}
+        creator = self._creator(task)
+        while creator and creator.own and not task.own and creator.thread not in passed:
+            passed.add(creator.thread)
+            creator = self._creator(creator)
+        return creator.thread if creator else None
+
+    def _creator(self, task: Task) -> Task | None:
+        if not task.creator:
             return None
         earlier = [other for other in self.threads.values()
-                   if task.creator in (other.tid, other.former) and other.thread != thread
+                   if task.creator in (other.tid, other.former) and other.thread != task.thread
                    and (other.t_start or 0) <= (task.t_start or 0)]
-        return max(earlier, key=lambda other: other.t_start or 0).thread if earlier else None
+        return max(earlier, key=lambda other: other.t_start or 0, default=None)
 
     def program(self, thread: int) -> int | None:
         """Process id of the program a thread belongs to: of its main process, where threads run as processes."""

@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ptweave.data.bundle import Bundle
 from ptweave.data.evl import EVL_HEADER_SIZE, EVL_MAGIC
-from ptweave.data.schemas import THREADS
+from ptweave.data.schemas import THREADS, THUNKS
 from ptweave.merge.addresses import Addresses
 from ptweave.merge.program import Program
-from ptweave.merge.tables import open_parquet
+from ptweave.merge.tables import BATCH_ROWS, open_parquet, table_files
 from ptweave.merge.tasks import Tasks
 
 FILE = "threads.parquet"
@@ -62,6 +63,22 @@ def start_routines(bundle: Bundle, tasks: Tasks, program: Program, addresses: Ad
             name = program.function_of(block) if block >= 0 else None
             if name:
                 found[thread] = name
+    return found
+
+
+def forking_functions(bundle: Bundle, tasks: Tasks) -> dict[int, str]:
+    """Names of the functions that called fork, by the threads that its children began with, which begin in the midst
+    of a function of the C library's or of libtthread's. Read from the merged thunks."""
+    pids = {process.pid for process in tasks.processes if process.began_by == "fork"}
+    children = {task.pid: task.thread for task in tasks.threads.values() if task.tid == task.pid and task.pid in pids}
+    found: dict[int, str] = {}
+    for path in table_files(bundle, THUNKS) if children else []:
+        with open_parquet(path, THUNKS.schema, ["operation", "caller"]) as file:
+            for batch in file.iter_batches(BATCH_ROWS, columns=["operation", "result", "caller"], use_threads=False):
+                forks = pc.and_(pc.equal(batch["operation"], "fork"), pc.is_valid(batch["caller"]))
+                for row in batch.filter(forks).to_pylist():
+                    if row["result"] in children:
+                        found[children[row["result"]]] = row["caller"]
     return found
 
 
