@@ -49,6 +49,36 @@ def bundle(tmp_path: Path) -> Bundle:
     return written(tmp_path)
 
 
+@pytest.mark.parametrize("form", ["csv", "json", "table"])
+@pytest.mark.parametrize("command", [["hot"], ["hot", "--by", "block"], ["timeline"], ["critical-path"]])
+def test_the_first_rows_of_an_answer_are_its_first(bundle: Bundle, capsys: pytest.CaptureFixture[str], form: str,
+                                                   command: list[str]) -> None:
+    words = [command[0], str(bundle.path), *command[1:], "--format", form]
+    heading = {"csv": 1, "json": 0, "table": 2}[form]
+    assert main(words) == 0
+    whole = capsys.readouterr().out.splitlines()
+    assert len(whole) > heading + 1
+    for count in (0, 1, 2, len(whole) + 5):
+        assert main([*words, "-n", str(count)]) == 0
+        some = capsys.readouterr().out.splitlines()
+        assert len(some) == min(heading + count, len(whole))
+        assert [line.split() for line in some[heading:]] == [line.split() for line in whole[heading:heading + count]]
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (["-n", "-1"], "is no number of rows"),
+    (["--limit", "1e3"], "is no number of rows"),
+    (["--most", "3"], "unrecognized arguments: --most 3"),
+])
+def test_a_wrong_option_is_told_with_the_usage_of_its_command(bundle: Bundle, capsys: pytest.CaptureFixture[str],
+                                                              words: list[str], said: str) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["hot", str(bundle.path), *words])
+    err = capsys.readouterr().err
+    assert ended.value.code == 2 and err.startswith("usage: ptweave hot ")
+    assert err.splitlines()[-1].startswith("ptweave hot: error: ") and said in err
+
+
 def test_a_lock_waited_for_is_told_with_its_holder(bundle: Bundle) -> None:
     with Run(bundle.path) as run:
         (lock,) = [row for row in run.contention().rows() if row[0] == LOCK]

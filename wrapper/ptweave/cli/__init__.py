@@ -63,7 +63,7 @@ def _parser(chosen: str | None) -> argparse.ArgumentParser:
             name, help=module.SUMMARY, description=module.SUMMARY, epilog="examples:\n" + module.EXAMPLES,
             formatter_class=argparse.RawDescriptionHelpFormatter)
         module.configure(sub)
-        sub.set_defaults(handler=module.run)
+        sub.set_defaults(handler=module.run, parser=sub)
     return parser
 
 
@@ -129,7 +129,9 @@ def main(argv: Sequence[str] | None = None, *, own_process: bool = False) -> int
     in the process, so what `wrap` and `record` do not need of root's privileges may be given up for good."""
     words = list(sys.argv[1:] if argv is None else argv)
     ours, theirs = _split(words)
-    args = _parser(ours[0] if ours and ours[0] in (*COMMANDS, _VERSION) else None).parse_args(ours)
+    args, unknown = _parser(ours[0] if ours and ours[0] in (*COMMANDS, _VERSION) else None).parse_known_args(ours)
+    if unknown:
+        args.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     args.own_process = own_process
     if theirs is not None:
         if not hasattr(args, "command_words"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import argparse
 
-from ptweave.cli.output import add_output, write_result
+from ptweave.cli.output import add_limit, add_output, write_result
 from ptweave.cli.parts import add_part, part_of
 from ptweave.data.errors import BadInput, Exit
 from ptweave.merge import Run
@@ -21,6 +21,7 @@ EXAMPLES = """\
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     add_part(parser)
+    add_limit(parser)
     add_output(parser)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import argparse
 
-from ptweave.cli.output import add_output, write_result
+from ptweave.cli.output import add_limit, add_output, write_result
 from ptweave.cli.parts import add_run_path
 from ptweave.data.errors import Exit
 from ptweave.merge import Run
@@ -26,6 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--calls", action="store_true",
                       help="every system call that may wait, outside of operations, and which thread ended that, where "
                            "it is one of the run's")
+    add_limit(parser)
     add_output(parser)
 
 

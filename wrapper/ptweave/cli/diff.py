@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ptweave.cli import say
 from ptweave.cli.options import add_quiet
-from ptweave.cli.output import add_output, check_output, write_result
+from ptweave.cli.output import add_limit, add_output, check_output, write_result
 from ptweave.cli.progress import progress
 from ptweave.data.errors import Exit
 from ptweave.merge import Run
@@ -31,6 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     which.add_argument("--timing", action="store_true", help="what both did alike but not in the same time")
     which.add_argument("--threads", action="store_true", help="which thread is which, and how much they agree in")
     add_quiet(parser)
+    add_limit(parser)
     add_output(parser)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import argparse
 
-from ptweave.cli.output import add_output, write_result
+from ptweave.cli.output import add_limit, add_output, write_result
 from ptweave.cli.parts import add_part, part_of
 from ptweave.data.errors import Exit
 from ptweave.merge import Run
@@ -14,6 +14,7 @@ from ptweave.merge.questions import By
 SUMMARY = "functions, lines, blocks or images by the instructions executed in them"
 EXAMPLES = """\
   ptweave hot prog.ptw
+  ptweave hot prog.ptw -n 20                           # the first 20
   ptweave hot prog.ptw --by image                      # the program, each library
   ptweave hot prog.ptw --by line --thread 3
   ptweave hot prog.ptw --thunk 3.17                    # in thunk 17 of thread 3
@@ -26,6 +27,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_part(parser)
     parser.add_argument("--by", choices=[by.value for by in By], default=By.FUNCTION.value,
                         help="what to sum up by (default: function)")
+    add_limit(parser)
     add_output(parser)
 
 

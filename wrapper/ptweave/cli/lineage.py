@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import argparse
 
-from ptweave.cli.output import add_output, write_result
+from ptweave.cli.output import add_limit, add_output, write_result
 from ptweave.cli.parts import add_run_path
 from ptweave.data.errors import Exit
 from ptweave.merge import Run
@@ -29,6 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--memory", action="store_true",
                         help="follow only what went through memory, thunk by thunk: assume that threads carry nothing "
                              "on in registers and on their stacks")
+    add_limit(parser)
     add_output(parser)
 
 

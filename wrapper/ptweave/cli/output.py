@@ -37,6 +37,17 @@ def add_output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", dest="output", metavar="FILE", type=Path, help="write to FILE instead of standard output")
 
 
+def add_limit(parser: argparse.ArgumentParser) -> None:
+    """The option -n of answers whose first rows matter most."""
+    parser.add_argument("-n", "--limit", metavar="N", type=_rows, help="the first N rows only")
+
+
+def _rows(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 18:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of rows")
+    return int(text)
+
+
 def check_output(args: argparse.Namespace) -> None:
     """Raises BadInput when the answer may not go where it is to go."""
     if args.format == "parquet" and not args.output and sys.stdout.isatty():
@@ -47,7 +58,8 @@ def write_result(result: Result, args: argparse.Namespace) -> None:
     """Write an answer as the options say."""
     check_output(args)
     with sink(args.output) as out, quiet_when_nobody_reads():
-        WRITERS[args.format](Rows.of(result), out)
+        rows = Rows.of(result)
+        WRITERS[args.format](rows if getattr(args, "limit", None) is None else rows.first(args.limit), out)
         out.flush()
 
 
@@ -117,6 +129,20 @@ class Rows:
         schema, batches = result.stream()
         first = list(islice(batches, 1))
         return cls(schema, result.numeric, chain(first, batches), result.addresses)
+
+
+    def first(self, count: int) -> Rows:
+        """So many rows of it; the others are not computed where that is not needed."""
+        return Rows(self.schema, self.numeric, _first(self.batches, count), self.addresses)
+
+
+def _first(batches: Iterator[pa.RecordBatch], count: int) -> Iterator[pa.RecordBatch]:
+    """The first rows. There is a batch, if the answer has one, to write the columns' names by."""
+    for batch in batches:
+        yield batch.slice(0, count)
+        count -= len(batch)
+        if count <= 0:
+            return
 
 
 def pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

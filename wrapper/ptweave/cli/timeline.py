@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 
 from ptweave.cli import say
-from ptweave.cli.output import add_output, write_result
+from ptweave.cli.output import add_limit, add_output, write_result
 from ptweave.cli.parts import add_resolution, add_run_path
 from ptweave.data.errors import BadInput, Exit
 from ptweave.data.schemas import THUNKS
@@ -29,6 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--from", dest="begin", metavar="NS", type=int, help="not what ended before this time")
     parser.add_argument("--to", dest="end", metavar="NS", type=int, help="not what began after this time")
     add_resolution(parser, "spans")
+    add_limit(parser)
     add_output(parser)
 
 
