@@ -32,16 +32,27 @@ static struct { uint64_t start, size; } inner;
 /* And functions in it whose allocations are the program's. */
 static struct { uint64_t start, size; } copiers[2];
 
-enum { LIBC_TEXT = 1 << 21 };
 
-/* From its beginning: text comes before data. */
+/* Where the segments of an object that have a flag end, from where it is loaded on: other objects come behind it. */
+static uint64_t extent(uint64_t base, uint32_t flag)
+{
+	const ElfW(Ehdr) *header = (const ElfW(Ehdr) *)base;
+	const ElfW(Phdr) *segment = (const ElfW(Phdr) *)(base + header->e_phoff);
+	uint64_t size = 0;
+	for (unsigned i = 0; i < header->e_phnum; i++)
+		if (segment[i].p_type == PT_LOAD && segment[i].p_flags & flag &&
+		    segment[i].p_vaddr + segment[i].p_memsz > size)
+			size = segment[i].p_vaddr + segment[i].p_memsz;
+	return size;
+}
+
 static void find_libc(uint64_t address)
 {
 	Dl_info info;
 	if (!address || !dladdr((void *)address, &info))
 		return;
 	libc.start = (uint64_t)info.dli_fbase;
-	libc.size = LIBC_TEXT;
+	libc.size = extent(libc.start, PF_X);
 }
 
 enum { DIRECTORY_HEAD = 48, DIRECTORY_LEAST = 32768, DIRECTORY_MOST = 1 << 20 };
@@ -72,13 +83,7 @@ static void find_loader(void)
 	uint64_t base = getauxval(AT_BASE);
 	if (!base)
 		return;
-	const ElfW(Ehdr) *header = (const ElfW(Ehdr) *)base;
-	const ElfW(Phdr) *segment = (const ElfW(Phdr) *)(base + header->e_phoff);
-	uint64_t size = 0;
-	for (unsigned i = 0; i < header->e_phnum; i++)
-		if (segment[i].p_type == PT_LOAD && segment[i].p_vaddr + segment[i].p_memsz > size)
-			size = segment[i].p_vaddr + segment[i].p_memsz;
-	loader.size = size;
+	loader.size = extent(base, PF_R | PF_W | PF_X);
 	stdio.start = (uint64_t)GLIBC(_IO_file_doallocate);
 	stdio.size = stdio.start ? 400 : 0; /* the function is about 200 bytes long */
 	find_libc(stdio.start);
