@@ -32,7 +32,6 @@ static struct { uint64_t start, size; } inner;
 /* And functions in it whose allocations are the program's. */
 static struct { uint64_t start, size; } copiers[2];
 
-
 /* Where the segments of an object that have a flag end, from where it is loaded on: other objects come behind it. */
 static uint64_t extent(uint64_t base, uint32_t flag)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The C library's own locks (stdio, atexit, the environment, locales …), and what it does once, wait on process-private futexes. In process mode its
- * data is shared between processes, so those waits must be shared ones.
+ * The C library's own locks (stdio, atexit, the environment, locales …), and what it does once, wait on process-private
+ * futexes. In process mode its data is shared between processes, so those waits must be shared ones.
  */
 #ifndef PTW_LIBC_LOCKS_H
 #define PTW_LIBC_LOCKS_H

@@ -130,7 +130,6 @@ class Rows:
         first = list(islice(batches, 1))
         return cls(schema, result.numeric, chain(first, batches), result.addresses)
 
-
     def first(self, count: int) -> Rows:
         """So many rows of it; the others are not computed where that is not needed."""
         return Rows(self.schema, self.numeric, _first(self.batches, count), self.addresses)
