@@ -4,8 +4,10 @@
 #include "adopt.h"
 
 #include "layout.h"
+#include "loader.h"
 #include "mappings.h"
 #include "places.h"
+#include "segments.h"
 #include "slots.h"
 
 #include <fcntl.h>
@@ -47,15 +49,27 @@ static bool attach(const struct ptw_mapping_line *mapping)
 	return PTW_SYS(SYS_shmat, mapping->inode, mapping->start, flags, 0, 0, 0) == (long)mapping->start;
 }
 
-/* What is in it there may differ from the file: relocated, or written since. */
-static void copy(uint32_t pid, const struct ptw_mapping_line *mapping)
+/* What is in it there may differ from the file: relocated, or written since. False: it is not to be read any more. */
+static bool copy(uint32_t pid, const struct ptw_mapping_line *mapping)
 {
 	struct iovec here = {(void *)mapping->start, mapping->end - mapping->start}, there = here;
 	if (!(mapping->protection & PROT_WRITE))
 		PTW_SYS(SYS_mprotect, mapping->start, here.iov_len, mapping->protection | PROT_WRITE, 0, 0, 0);
-	PTW_SYS(SYS_process_vm_readv, pid, &here, 1, &there, 1, 0);
+	bool whole = PTW_SYS(SYS_process_vm_readv, pid, &here, 1, &there, 1, 0) == (long)here.iov_len;
 	if (!(mapping->protection & PROT_WRITE))
 		PTW_SYS(SYS_mprotect, mapping->start, here.iov_len, mapping->protection, 0, 0, 0);
+	return whole;
+}
+
+/* As it was before: nothing, or what keeps the place free. */
+static void give_back(const struct ptw_mapping_line *mapping)
+{
+	uint64_t size = mapping->end - mapping->start;
+	if (ptw_places_contain(mapping->start))
+		PTW_SYS(SYS_mmap, mapping->start, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
+			-1, 0);
+	else
+		PTW_SYS(SYS_munmap, mapping->start, size, 0, 0, 0, 0);
 }
 
 static bool take(uint32_t pid, const struct ptw_mapping_line *mapping)
@@ -68,8 +82,14 @@ static bool take(uint32_t pid, const struct ptw_mapping_line *mapping)
 	if (!file && PTW_SYS(SYS_mmap, mapping->start, mapping->end - mapping->start, mapping->protection,
 			     MAP_PRIVATE | MAP_ANONYMOUS | ptw_places_flags(mapping->start), -1, 0) != (long)mapping->start)
 		return false;
-	if (!mapping->shared && !(mapping->protection & PROT_EXEC) && mapping->protection)
-		copy(pid, mapping);
+	if (mapping->shared || (mapping->protection & PROT_EXEC) || !mapping->protection)
+		return true;
+	if (!copy(pid, mapping)) {
+		give_back(mapping);
+		return false;
+	}
+	if (mapping->protection & PROT_WRITE)
+		ptw_loader_copied();
 	return true;
 }
 
@@ -81,7 +101,7 @@ static bool is_here(uint64_t address)
 	return ptw_places_contain(address) && look(&all, 0, address, &line) && (line.protection || line.path[0]);
 }
 
-bool ptw_adopt(uint64_t address)
+static bool adopt(uint64_t address)
 {
 	uint32_t high = __atomic_load_n(&ptw_shared->slots_high, __ATOMIC_ACQUIRE);
 	if (address < PTW_PAGE || address >= 1ull << 47 || (address >= PTW_LOWEST && address < PTW_HIGHEST) || is_here(address))
@@ -96,4 +116,12 @@ bool ptw_adopt(uint64_t address)
 			return true;
 	}
 	return false;
+}
+
+/* Who loaded it may have shared it while we looked: then what we found there was closed, or is a copy of what others
+ * share. */
+bool ptw_adopt(uint64_t address)
+{
+	bool found = adopt(address);
+	return ptw_segments_admit(address) || found;
 }

@@ -79,7 +79,7 @@ bool ptw_code_admit(uint64_t address)
 
 void ptw_code_catch_up(void)
 {
-	for (uint32_t i = 0; i < ptw_code_table->count; i++)
+	for (uint32_t i = 0; i < __atomic_load_n(&ptw_code_table->count, __ATOMIC_ACQUIRE); i++)
 		if (!here[i])
 			admit(i);
 }

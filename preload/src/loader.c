@@ -86,6 +86,8 @@ static const struct link_map *allocated[ALLOCATED];
 static uint32_t allocations;
 static uint32_t depth; /* of dlopen in this process, which holds the lock meanwhile */
 
+enum { LOADED = 1, COPIED = 2 };
+
 uint32_t ptw_loader_pending;
 
 void ptw_loader_allocated(const void *block)
@@ -93,7 +95,26 @@ void ptw_loader_allocated(const void *block)
 	if (allocations < ALLOCATED)
 		allocated[allocations] = block;
 	allocations++;
-	ptw_loader_pending = 1;
+	__atomic_fetch_or(&ptw_loader_pending, LOADED, __ATOMIC_RELAXED);
+}
+
+/* From then on it is looked at each boundary whether there is more than was seen. */
+void ptw_loader_copied(void) { __atomic_fetch_or(&ptw_loader_pending, COPIED, __ATOMIC_RELAXED); }
+
+static void give_copies_up(void)
+{
+	static uint64_t seen;
+	uint64_t bytes = ptw_segments_bytes();
+	if (bytes == seen)
+		return;
+	seen = bytes;
+	ptw_segments_catch_up();
+}
+
+/* Did the loader allocate something since this was asked last? */
+static bool take_loaded(void)
+{
+	return __atomic_fetch_and(&ptw_loader_pending, ~(uint32_t)LOADED, __ATOMIC_RELAXED) & LOADED;
 }
 
 bool ptw_loader_made(const struct dl_phdr_info *info)
@@ -163,8 +184,9 @@ static void share(void)
 
 void ptw_loader_share(void)
 {
-	ptw_loader_pending = 0;
-	if (!loaded())
+	if (ptw_loader_pending & COPIED)
+		give_copies_up();
+	if (!take_loaded() || !loaded())
 		return;
 	enter();
 	share();
@@ -185,7 +207,7 @@ void ptw_loader_alone(void)
 /* --- dlopen --- */
 
 /* May who calls it matter? Only its own search path, for names that are to be searched for. */
-static bool depends_on_caller(const char *path, const void *caller)
+static __attribute__((noinline)) bool depends_on_caller(const char *path, const void *caller)
 {
 	struct link_map *map = NULL;
 	Dl_info info;
@@ -199,7 +221,7 @@ static bool depends_on_caller(const char *path, const void *caller)
 	return false;
 }
 
-static void *load(const char *path, int mode)
+static __attribute__((noinline)) void *load(const char *path, int mode)
 {
 	enter();
 	if (path && !ptw_segments_room() && !next_dlopen(path, mode | RTLD_NOLOAD)) {
@@ -208,10 +230,8 @@ static void *load(const char *path, int mode)
 	}
 	ptw_segments_catch_up(); /* what others have loaded is not to be mapped over */
 	void *library = next_dlopen(path, mode);
-	if (ptw_loader_pending) {
-		ptw_loader_pending = 0;
+	if (take_loaded())
 		share();
-	}
 	leave();
 	return library;
 }
@@ -226,18 +246,24 @@ static int in_order(int mode)
 	return mode & ~RTLD_DEEPBIND;
 }
 
-/* Where it searches may depend on its caller: then it is jumped to (gcc does that with -O2). */
-PTW_EXPORT void *dlopen(const char *path, int mode)
+/* What is to be done before, whoever calls. Returns the mode to load with. */
+static __attribute__((noinline)) int prepare(const char *path, int mode, struct ptw_frame caller)
 {
-	struct ptw_frame caller = PTW_CALLER;
 	find_dlopen();
 	mode = in_order(mode);
 	if (!ptw_process_mode)
-		return next_dlopen(path, mode);
+		return mode;
 	if (ptw_tracking)
 		ptw_touch_string(path, &caller);
-	mode |= RTLD_NODELETE;
-	if (depends_on_caller(path, __builtin_return_address(0)))
+	return mode | RTLD_NODELETE;
+}
+
+/* Where it searches may depend on who it returns to: then it is jumped to. So gcc does from -O2 on where no address of
+ * this function's own variables is known elsewhere: others have them, and are not inlined. */
+PTW_EXPORT void *dlopen(const char *path, int mode)
+{
+	mode = prepare(path, mode, PTW_CALLER);
+	if (!ptw_process_mode || depends_on_caller(path, __builtin_return_address(0)))
 		return next_dlopen(path, mode);
 	return load(path, mode);
 }

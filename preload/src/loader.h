@@ -24,7 +24,11 @@ PTW_HIDDEN int ptw_loader_init(void);
 PTW_HIDDEN void ptw_loader_allocated(const void *block);
 PTW_HIDDEN bool ptw_loader_made(const struct dl_phdr_info *info);
 
-/* The loader allocated what may be a library's description: at a boundary, share what it loaded. */
+/* This process has a copy of data that the process which loaded them may share later. Signal-safe. */
+PTW_HIDDEN void ptw_loader_copied(void);
+
+/* Not 0: there is something to do at a boundary. Libraries that this process loaded are shared, copies of what others
+ * share by now are given up. */
 extern PTW_HIDDEN uint32_t ptw_loader_pending;
 PTW_HIDDEN void ptw_loader_share(void);
 

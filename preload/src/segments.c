@@ -85,9 +85,9 @@ static int track(uint64_t start, uint64_t end)
 		return error;
 	all->segment[all->count] =
 		(struct ptw_segment){start, end, PTW_REGION_PAGES + all->used / PTW_PAGE, 0, 0};
-	all->used += end - start;
 	here[all->count] = true;
 	__atomic_store_n(&all->count, all->count + 1, __ATOMIC_RELEASE);
+	__atomic_store_n(&all->used, all->used + (end - start), __ATOMIC_RELEASE); /* last, as ptw_segments_bytes tells */
 	if (ptw_tracking)
 		close_new((uint32_t)all->segment[all->count - 1].page, (uint32_t)((end - start) / PTW_PAGE));
 	return 0;
@@ -106,10 +106,10 @@ static int share(uint64_t start, uint64_t end)
 	if (error)
 		return error;
 	untracked_here[i] = true;
-	all->libc_used += end - start;
 	all->untracked[i].end = end;
 	all->untracked[i].offset = offset;
-	__atomic_store_n(&all->untracked[i].start, start, __ATOMIC_RELEASE); /* last: others look at it any time */
+	__atomic_store_n(&all->untracked[i].start, start, __ATOMIC_RELEASE); /* others look at it any time */
+	__atomic_store_n(&all->libc_used, all->libc_used + (end - start), __ATOMIC_RELEASE);
 	return 0;
 }
 
@@ -391,6 +391,12 @@ int ptw_segments_init(void)
 
 bool ptw_segments_room(void) { return ptw_segment_table->libraries < PTW_LIBRARIES - PTW_LIBRARIES / 8; }
 
+uint64_t ptw_segments_bytes(void)
+{
+	const struct ptw_segments *all = ptw_segment_table;
+	return __atomic_load_n(&all->used, __ATOMIC_ACQUIRE) + __atomic_load_n(&all->libc_used, __ATOMIC_ACQUIRE);
+}
+
 bool ptw_segments_here(uint32_t i) { return here[i]; }
 
 int ptw_segments_load(void)
@@ -441,10 +447,10 @@ void ptw_segments_catch_up(void)
 	const struct ptw_segments *all = ptw_segment_table;
 	uint64_t mask;
 	ptw_block_signals(&mask);
-	for (uint32_t i = 0; i < all->count; i++)
+	for (uint32_t i = 0; i < __atomic_load_n(&all->count, __ATOMIC_ACQUIRE); i++)
 		if (!here[i])
 			admit_segment(i);
-	for (unsigned i = 0; i < PTW_UNTRACKED && all->untracked[i].start; i++)
+	for (unsigned i = 0; i < PTW_UNTRACKED && __atomic_load_n(&all->untracked[i].start, __ATOMIC_ACQUIRE); i++)
 		if (!untracked_here[i])
 			admit_untracked(i);
 	ptw_code_catch_up();

@@ -54,7 +54,10 @@ PTW_HIDDEN int ptw_segments_load(void);
 /* Is there room for a library with some others? */
 PTW_HIDDEN bool ptw_segments_room(void);
 
-/* Map everything here that other processes' libraries need. */
+/* Of all that is shared. What is counted can be had by now. */
+PTW_HIDDEN uint64_t ptw_segments_bytes(void);
+
+/* Map everything here that other processes' libraries need. Signal-safe. */
 PTW_HIDDEN void ptw_segments_catch_up(void);
 
 /* This process ends: what it has mapped in the range is left to those that stay. */

@@ -37,14 +37,7 @@ def test_threads_in_the_libraries_at_the_same_time_see_what_they_see_natively(mo
         assert (ran.status, ran.out, ran.err) == (0, native.out, "")
 
 
-SOMETIMES = pytest.mark.xfail(strict=False, reason="under the engine a thread of this mode sometimes dies of SIGSEGV")
-"""Exact accesses, and the private view: not understood yet (docs/libtthread.md)."""
-
-ENGINE_MODES = [pytest.param(mode, id=str(mode), marks=[SOMETIMES] if mode.access == "exact" or mode.view == "private"
-                             else []) for mode in UNDER_LIBTTHREAD]
-
-
-@pytest.mark.parametrize("mode", ENGINE_MODES)
+@pytest.mark.parametrize("mode", UNDER_LIBTTHREAD, ids=str)
 def test_the_same_under_the_engine(mode: Mode, built: Path, tmp_path: Path) -> None:
     native = run(NATIVE, tmp_path, [built, tmp_path])
     ran = ptweave("record", "-q", "-o", tmp_path / "run.ptw", "--engine", "soft", *mode.options(), "--", built,

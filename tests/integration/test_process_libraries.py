@@ -217,3 +217,22 @@ def test_a_library_that_prefers_the_names_of_what_it_needs_has_those_of_libtthre
         assert ran.traced is not None
         told, = ran.traced.server.notices.all
         assert told.kind is NoticeKind.SCOPE and told.text.startswith("RTLD_DEEPBIND is left out"), mode
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Path:
+    """A program that loads a library by its name alone, from where its own search path (RUNPATH) says."""
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", tmp_path / "libkept.so", "-x", "c", "-"], check=True,
+                   input=b"static int sum; int add(int number) { return sum += number; }")
+    return compile_program(tmp_path, "used_before_it_is_shared", flags=[f"-Wl,-rpath,{tmp_path}"])
+
+
+@pytest.mark.parametrize("mode", [Mode("native", traced=True), process_mode("held", "shared"),
+                                  process_mode("exact", "shared")], ids=str)
+def test_a_library_is_found_by_its_callers_search_path_and_its_data_seen_by_who_used_it_early(mode: Mode, kept: Path,
+                                                                                              tmp_path: Path) -> None:
+    """The process of who used it before it was shared had a copy of the data as they were then. (In the private view
+    the two would wait for ever.)"""
+    ran = run(mode, tmp_path, [kept])
+    assert (ran.status, ran.out, ran.err) == (0, b"before 1\nafter 6\n", "")
+    assert run(NATIVE, tmp_path, [kept]).out == ran.out

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import shutil
 import tempfile
@@ -26,6 +27,7 @@ from support.bundle_writer import BundleWriter
 from support.random_calls import Program, Reference, execute
 
 THREADS = 7
+TIMEOUT = 60.0
 
 
 @pytest.fixture(autouse=True)
@@ -84,8 +86,19 @@ def test_the_check_fails_when_stacks_keep_their_helpers_numbers(tmp_path: Path,
     def unchanged(self: Counted, numbers: npt.NDArray[np.uint32]) -> Counted:
         return self
 
+    first_two, keys, asked = threading.Barrier(2), Walker.keys, itertools.count()
+
+    def both_there(self: Walker, since: int) -> npt.NDArray[np.uint32]:
+        """One helper may be fast enough to walk all of them: its numbers would be right. So two have to walk."""
+        if next(asked) < 2:
+            first_two.wait(TIMEOUT)
+        return keys(self, since)
+
     bundle = write_run(tmp_path / "run.ptw", 1).write()
     one = merged(bundle, tmp_path / "1.ptw", 1)
+    monkeypatch.setattr(Walker, "keys", both_there)
+    assert merged(bundle, tmp_path / "2.ptw", 2) == one
+    asked = itertools.count()
     monkeypatch.setattr(Counted, "numbered", unchanged)
     assert merged(bundle, tmp_path / "3.ptw", 3) != one
 
