@@ -59,7 +59,8 @@ class Block:
 
 @dataclass
 class BundleWriter:
-    """Collects what a run is to hold; `write` makes the bundle. `cut` blocks at most make a path."""
+    """Collects what a run is to hold; `write` makes the bundle. `cut` blocks at most make a path; an image's path is
+    /bin/imageN where `image_paths` has no other."""
 
     path: Path
     cut: int = 4
@@ -78,6 +79,7 @@ class BundleWriter:
     pages: list[dict[str, object]] = field(default_factory=list)
     sideband: list[dict[str, object]] = field(default_factory=list)
     executed: dict[int, list[int]] = field(default_factory=dict)
+    image_paths: dict[int, str] = field(default_factory=dict)
     _cursor: dict[tuple[int, str | None], int] = field(default_factory=dict)
     _next: dict[int, int] = field(default_factory=dict)
 
@@ -227,7 +229,8 @@ class BundleWriter:
 
     def _write_code(self, bundle: Bundle) -> None:
         images = sorted({block.image for block in self.blocks})
-        put(bundle, schemas.IMAGES, [{"image": image, "name": f"id{image}", "path": f"/bin/image{image}",
+        put(bundle, schemas.IMAGES, [{"image": image, "name": f"id{image}",
+                                      "path": self.image_paths.get(image, f"/bin/image{image}"),
                                       "build_id": f"{image:040x}", "size": IMAGE_STRIDE, "kind": "elf"}
                                      for image in images])
         spaces = sorted({(int(str(row["space"])), int(str(row["pid"]))) for row in self.sideband}) or [(0, 100)]

@@ -141,6 +141,27 @@ def test_behind_a_hole_they_are_compared_again(tmp_path: Path) -> None:
     assert found[1]["seq"] == 1 + 26 * 6 + 2 == found[1]["other_seq"] + 36
 
 
+@pytest.mark.parametrize(("library", "crossed"), [("/opt/libtthread.so", False), ("/usr/lib/libc.so.6", False),
+                                                  ("/opt/libuser.so", True)])
+def test_threads_are_alike_by_what_the_program_does_and_not_by_how_they_begin(library: str, crossed: bool,
+                                                                              tmp_path: Path) -> None:
+    """Thread 1 of one run and 2 of the other are first to do what is done once: the most of what they do."""
+    def run(name: str, first: int) -> Path:
+        program = Program(tmp_path, name)
+        program.writer.image_paths[1] = library
+        once = [program.writer.block("begins", "jump", instructions=1000, image=1),
+                program.writer.block("begins", "return", image=1)]
+        program.run([])
+        for thread in (1, 2):
+            program.run([[program.call, *once, program.again] if thread == first else [], program.round(thread - 1)],
+                        thread)
+        return program.merged(3)
+
+    a, b = run("a", 1), run("b", 2)
+    pairs = {row["thread"]: row["other_thread"] for row in rows(a, b, "threads")}
+    assert pairs == ({0: 0, 1: 2, 2: 1} if crossed else {0: 0, 1: 1, 2: 2})
+
+
 def test_a_thread_that_ended_early_is_told(make: Callable[..., Path], tmp_path: Path) -> None:
     a = make(lambda program: [program.round() for _ in range(ROUNDS)])
     short = Program(tmp_path, "short")

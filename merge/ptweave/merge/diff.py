@@ -105,7 +105,7 @@ class _Diff:
             if "threads" in run.missing:
                 raise BadInput(f"table threads: {run.missing['threads']}", where=str(run.path))
         asks = [lambda sql, *params, run=run: run.sql(sql, *params).rows() for run in self._runs]
-        pairs = match_threads(asks[0], asks[1], shapes=self._have("profile", "stacks"))
+        pairs = match_threads(asks[0], asks[1], shapes=self._have("profile", "stacks", "images"))
         rows = [_thread_row(thread, here=True) for thread in pairs.only_a]
         rows += [_thread_row(thread, here=False) for thread in pairs.only_b]
         agreed: dict[int, tuple[int, int, int]] = {}

@@ -10,19 +10,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ptweave.merge.run_code import Image
+
 Ask = Callable[..., list[tuple[Any, ...]]]
 """ask(sql, *params) gives rows."""
 
 UNLIKE = 0.9
-"""Threads of one start routine and rank that are less alike than this (cosine of the instructions by function) are put
-beside others of that routine, if these are more alike."""
+"""Threads of one start routine and rank that are less alike than this (cosine of the instructions by function of the
+program's) are put beside others of that routine, if these are more alike."""
 
 _MOST = 512  # siblings that are compared each with each
 
 _THREADS = """select thread, parent, start_function from threads where not coalesce(own, false)
   order by coalesce(t_start, 0), thread"""
+_IMAGES = "select image, coalesce(name, ''), coalesce(path, '') from images"
 _SHAPES = """select thread, function, sum(instructions)::double from profile join stacks using (stack)
-  where function is not null group by thread, function"""
+  where function is not null and list_contains(?, image) group by thread, function"""
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ class Pairs:
 
 
 def match_threads(ask_a: Ask, ask_b: Ask, *, shapes: bool) -> Pairs:
-    """Put the threads of two runs beside each other. `shapes`: both runs have a profile."""
+    """Put the threads of two runs beside each other. `shapes`: both runs have a profile, and images."""
     threads = [[Thread(*row) for row in ask(_THREADS)] for ask in (ask_a, ask_b)]
     known = [_shapes(ask) if shapes else {} for ask in (ask_a, ask_b)]
     children = [_children(some) for some in threads]
@@ -72,9 +75,11 @@ Shapes = dict[int, dict[str, float]]
 
 
 def _shapes(ask: Ask) -> Shapes:
-    """Of each thread its instructions by function, of length 1."""
+    """Of each thread its instructions by function, of length 1. Only of the program's code: in a small thread most is
+    how it begins and ends in libtthread and the C library, and who is first there does more."""
+    programs = [image for image, name, path in ask(_IMAGES) if Image(image, name, path, None).is_program]
     found: Shapes = {}
-    for thread, function, count in ask(_SHAPES):
+    for thread, function, count in ask(_SHAPES, programs):
         found.setdefault(thread, {})[function] = count
     for shape in found.values():
         length = sum(count * count for count in shape.values()) ** 0.5 or 1.0

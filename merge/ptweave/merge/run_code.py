@@ -41,6 +41,11 @@ class Image:
             return int(lib.PTM_LIBTTHREAD)
         return int(lib.PTM_SYSTEM if self.stem.startswith(_SYSTEM) else lib.PTM_PROGRAM)
 
+    @property
+    def is_program(self) -> bool:
+        """Neither libtthread nor the system's: the C library, the loader."""
+        return self.room == lib.PTM_PROGRAM
+
 
 class Code:
     """The distinct code of a run: its program for the C part, and each block's image, function, place and line."""
