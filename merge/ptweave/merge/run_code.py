@@ -44,7 +44,7 @@ class Image:
     @property
     def is_program(self) -> bool:
         """Neither libtthread nor the system's: the C library, the loader."""
-        return self.room == lib.PTM_PROGRAM
+        return self.room == int(lib.PTM_PROGRAM)
 
 
 class Code:
