@@ -18,6 +18,7 @@
 #include "kept_preload.h"
 #include "last_key.h"
 #include "notice.h"
+#include "own_work.h"
 #include "pages.h"
 #include "probe.h"
 #include "real.h"
@@ -294,12 +295,10 @@ void ptw_thread_watch_end(void)
 	ptw_untracked_malloc--;
 }
 
-__attribute__((constructor)) static void begin_process(int argc, char **argv, char **environment)
+static void set_up(char **environment, const struct ptw_frame *caller)
 {
-	struct ptw_frame caller = PTW_CALLER;
 	const char *path = getenv(PTW_SOCKET_VARIABLE);
 	uint64_t mask;
-	(void)argc, (void)argv;
 	ptw_real_init();
 	bool shared = ptw_heap_is_ours(); /* process mode, and there is shared memory */
 	static uint64_t serials;
@@ -340,9 +339,18 @@ __attribute__((constructor)) static void begin_process(int argc, char **argv, ch
 		return;
 	ptw_thread_watch_end();
 	pthread_atfork(fork_prepare, fork_parent, fork_child);
-	ptw_log_start(&caller, pthread_self(), 0, 0);
+	ptw_log_start(caller, pthread_self(), 0, 0);
 	ptw_probes_begin();
 	ptw_watches_begin(ptw_process.peer.watches, ptw_process.peer.watch_count, true);
+}
+
+__attribute__((constructor)) static void begin_process(int argc, char **argv, char **environment)
+{
+	struct ptw_frame caller = PTW_CALLER;
+	(void)argc, (void)argv;
+	ptw_own_work(PTW_OWN_WORK_BEGINS);
+	set_up(environment, &caller);
+	ptw_own_work(PTW_OWN_WORK_ENDS);
 }
 
 /* The thread that calls exit() says so; destructors that run after this one still log. */

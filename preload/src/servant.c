@@ -5,6 +5,7 @@
 
 #include "control.h"
 #include "handshake.h"
+#include "own_work.h"
 #include "program.h"
 #include "real.h"
 #include "shared_lock.h"
@@ -22,6 +23,7 @@ int ptw_servant_start(void *(*routine)(void *), void *argument)
 {
 	pthread_attr_t attributes;
 	pthread_t thread;
+	ptw_own_work(PTW_OWN_WORK_BEGINS);
 	pthread_attr_init(&attributes);
 	pthread_attr_setstacksize(&attributes, STACK);
 	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
@@ -31,6 +33,7 @@ int ptw_servant_start(void *(*routine)(void *), void *argument)
 		ptw_spawn_unlink(thread); /* the list is everybody's, the thread's memory is ours */
 	ptw_unlock(&ptw_shared->create_lock);
 	pthread_attr_destroy(&attributes);
+	ptw_own_work(PTW_OWN_WORK_ENDS);
 	return error;
 }
 

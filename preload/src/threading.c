@@ -11,6 +11,7 @@
 #include "life.h"
 #include "loader.h"
 #include "notice.h"
+#include "own_work.h"
 #include "passed.h"
 #include "pages.h"
 #include "places.h"
@@ -71,11 +72,10 @@ static const char *set_up(void)
 	return NULL;
 }
 
-bool ptw_threading_begin(void)
+/* NULL, or why threads stay threads. */
+static const char *begin(void)
 {
 	uint64_t mask;
-	if (!ptw_heap_is_ours())
-		return false;
 	/* glibc loads it when a thread first unwinds, and remembers that where all processes look */
 	dlopen("libgcc_s.so.1", RTLD_NOW);
 	ptw_block_signals(&mask);
@@ -101,6 +101,16 @@ bool ptw_threading_begin(void)
 		ptw_pages_start();
 	}
 	ptw_restore_signals(&mask);
+	return why;
+}
+
+bool ptw_threading_begin(void)
+{
+	if (!ptw_heap_is_ours())
+		return false;
+	ptw_own_work(PTW_OWN_WORK_BEGINS);
+	const char *why = begin();
+	ptw_own_work(PTW_OWN_WORK_ENDS);
 	if (why)
 		ptw_notice(PTW_NOTICE_FALLBACK, NULL, why);
 	return !why;

@@ -13,8 +13,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from ptweave.data import Bundle
+from ptweave.merge import Run
 from support.command import ptweave
-from support.damage import KEYS, Hole, cut_out, judge, rows_of, shares_of
+from support.damage import KEYS, Hole, cut, cut_out, judge, rows_of, shares_of
 from support.inputs import text_file
 from support.workloads import WORKLOADS, Bench
 
@@ -62,6 +64,23 @@ def test_around_holes_rows_stay_exact_and_none_is_wrong(whole: Path, tmp_path: P
             assert share == placed if table == "thunks" else placed == 1 or share < 1
         shutil.rmtree(copy)
     assert outside > 200 and exact >= EXACT_SHARE * outside
+
+
+def own_calls(bundle: Path) -> int:
+    return Bundle.open(bundle).ledger()["syscalls/libtthread_own"].stored
+
+
+def test_calls_made_for_libtthread_are_known_where_a_hole_hides_its_beginning(whole: Path, tmp_path: Path) -> None:
+    """Each call the loader and the C library make for it as the program begins is still none of the program's."""
+    with Run(whole) as run:
+        (begins,), = run.sql("select min(seq) from thunks where thread = 0 and operation = 'start'")
+        (blocks,), = run.sql("select blocks from threads where thread = 0")
+    size = (whole / "trace/0.pt").stat().st_size
+    copy = tmp_path / "hole.ptw"
+    hole = cut(whole, copy, 0, size // 50, size // 2 & ~1)
+    assert hole.at < begins < hole.at + hole.blocks < blocks, "the hole is where it is to be"
+    verdict = judge(rows_of(whole, "syscalls"), rows_of(copy, "syscalls"), hole)
+    assert verdict.wrong == 0 and own_calls(copy) == own_calls(whole) > 50
 
 
 def test_control_a_row_one_block_off_is_called_wrong(whole: Path) -> None:

@@ -16,6 +16,10 @@ OWN_WORK = ("begin_process", "ptw_threading_begin", "ptw_servant_start")
 """Functions (preload/src) that have the C library and the loader do something for libtthread: what these do is its
 own."""
 
+SIGN = syscall_table.NUMBERS["rt_sigprocmask"]
+BEGINS, ENDS = 0x50540001, 0x50540002
+"""First arguments of SIGN with which those functions say that they begin and end (preload/src/own_work.h)."""
+
 ANY: tuple[str, ...] = ()
 
 ON_BEHALF = {
@@ -31,6 +35,25 @@ ON_BEHALF = {
 """Functions that make calls which the program asked for: these, or ANY."""
 
 EXIT_GROUP = syscall_table.NUMBERS["exit_group"]
+
+
+def between(signs: I64) -> Bools:
+    """Of calls in their order, each BEGINS, ENDS or something else: which lie from a sign to the one that belongs to
+    it, with both. Signs that lack the other say nothing."""
+    found = np.zeros(len(signs), np.bool_)
+    begun: list[int] = []
+    for at in np.flatnonzero((signs == BEGINS) | (signs == ENDS)):
+        if signs[at] == BEGINS:
+            begun.append(int(at))
+        elif begun:
+            found[begun.pop():at + 1] = True
+    return found
+
+
+def makes_between(own: Bools, calls: I64, firsts: I64) -> Bools:
+    """Of system calls of a thread in their order, by whether libtthread's code makes them for itself, number and first
+    argument: which are made in between what it says of its own work."""
+    return between(np.where(own & (calls == SIGN), firsts, 0))
 
 
 class Library:

@@ -19,7 +19,7 @@ from ptweave.merge.addresses import Addresses
 from ptweave.merge.align import FAR, Aligner, Occurrences, Records, bounds
 from ptweave.merge.events import Events, events_of
 from ptweave.merge.moments import Moments
-from ptweave.merge.own_calls import Library
+from ptweave.merge.own_calls import Library, makes_between
 from ptweave.merge.place import Grouped, Places
 from ptweave.merge.program import Program
 from ptweave.merge.scratch import Scratch
@@ -69,6 +69,7 @@ class SystemCalls:
         failed = numbers(table, "result", 0) < 0
         self._replaced = np.isin(self._number, EXEC) & ~failed
         self.exits = _exits(table, self._number == EXIT_GROUP)
+        self._first = _first_args(table)
         self._rows = Grouped.by(numbers(table, "thread", -1), self._index, self._enter)
         self.places = Places.nowhere(len(table))
         self._own = np.zeros(len(table), np.bool_)
@@ -91,7 +92,7 @@ class SystemCalls:
         rows = self._rows.of(thread)
         indexed = rows[self._index[rows] >= 0]
         if self._program and self._addresses:
-            self._own[rows] = self._library.makes(thread, self._enter[rows], self._ip[rows], self._number[rows])
+            self._own[rows] = self._of_library(thread, rows)
         align = indexed if len(indexed) else rows
         if len(align) and len(found[0]):
             self._align(thread, align, found, gaps, clock, trusted=bool(len(indexed)))
@@ -99,6 +100,13 @@ class SystemCalls:
         if len(others) and not len(gaps):
             self._by_time(others, clock)
         return self._learn(rows, self._sigreturns(thread, rows, found))
+
+    def _of_library(self, thread: int, rows: I64) -> Bools:
+        """Calls of a thread that libtthread's code makes for itself, or has made for it."""
+        calls = self._number[rows]
+        own = self._library.makes(thread, self._enter[rows], self._ip[rows], calls)
+        # where calls were lost, a sign may seem to belong to another
+        return own | makes_between(own, calls, self._first[rows]) if self._complete else own
 
     def flag_own(self) -> None:
         """Tell the program which code is libtthread's own work: after the thunk markers were flagged."""
@@ -207,6 +215,14 @@ def _exits(table: pa.Table, here: Bools) -> dict[int, int]:
     """pid → what it gave exit_group."""
     last = table.select(["pid", "args"]).filter(pa.array(here)).to_pylist()
     return {row["pid"]: row["args"][0] for row in last if row["pid"] is not None and row["args"]}
+
+
+def _first_args(table: pa.Table) -> I64:
+    """The first argument of each call, 0 where there is none."""
+    args = table.column("args").combine_chunks()
+    values = np.append(args.values.fill_null(0).to_numpy(), np.uint64(0)).view(np.int64)
+    offsets = args.offsets.to_numpy()
+    return np.where(offsets[1:] > offsets[:-1], values[offsets[:-1]], 0)
 
 
 def _conform(table: pa.Table) -> pa.Table:
