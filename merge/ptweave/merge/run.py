@@ -21,12 +21,13 @@ import pyarrow.parquet as pq
 from ptweave.data.bundle import Bundle
 from ptweave.data.errors import BadInput, MachineLacks, PtweaveError
 from ptweave.data.ledger import Ledger
-from ptweave.data.manifest import Manifest, State
+from ptweave.data.manifest import Manifest
 from ptweave.data.schemas import TABLES, THUNKS, Column, Table
 from ptweave.merge import call_waits, critical_path, diff, questions, timeline_rows, views
 from ptweave.merge import timeline as timelines
+from ptweave.merge.facts import Fact, facts_of
 from ptweave.merge.lineage import Direction, Lineage, node_of
-from ptweave.merge.not_made import ON_REQUEST, why_not_made
+from ptweave.merge.not_made import why_not_made
 from ptweave.merge.questions import By, Part, Question, part_of, thunk_number
 from ptweave.merge.relations import Relations
 from ptweave.merge.render import TextTable, html_table
@@ -382,21 +383,9 @@ class Run(Relations):
 
     # --- how it shows itself -------------------------------------------------------------------------------------
 
-    def facts(self) -> list[tuple[str, str]]:
-        """What was run, how, and what is lost, lacking or missing: pairs of a name and a text."""
-        manifest = self.manifest
-        facts = [("command", " ".join(manifest.command)), ("engine", f"{manifest.engine} {manifest.engine_version}")]
-        if manifest.state is not State.COMPLETE:
-            facts.append(("state", f"{manifest.state.value}: the recording did not end orderly; what is here is right"))
-        clocks = manifest.clocks
-        if clocks.t1_ns > clocks.t0_ns:
-            facts.append(("time", f"{(clocks.t1_ns - clocks.t0_ns) / 1e9:.3f} s"))
-        if self._counts.get("threads"):
-            facts.append(("threads", str(self._counts["threads"])))
-        facts += [("lost", f"{count} {unit} of {stream}: {why}") for stream, why, count, unit in self.ledger.losses]
-        facts += [("lacks", line) for line in manifest.lacks]
-        facts += [("missing", f"{name}: {why}") for name, why in self.missing.items() if name not in ON_REQUEST]
-        return facts
+    def facts(self) -> list[Fact]:
+        """What was run, how it ended, and what is lost, lacking or missing: pairs of a name and a text."""
+        return facts_of(self.manifest, self.ledger, self._counts.get("threads"), self.missing)
 
     def _rows(self) -> list[tuple[str, int | None, str]]:
         return [(table.name, table.rows, table.doc) for table in self.tables()]

@@ -17,8 +17,8 @@ from typing import Any, NoReturn
 from ptweave.cli.scarce import KINDS, scarcity
 from ptweave.data.errors import Exit, PtweaveError
 
-COMMANDS = ("wrap", "record", "events", "import", "decode", "merge", "dump", "query", "hot", "contention", "races",
-            "timeline", "calls", "critical-path", "lineage", "diff", "similar",
+COMMANDS = ("wrap", "record", "events", "import", "decode", "merge", "dump", "info", "query", "hot", "contention",
+            "races", "timeline", "calls", "critical-path", "lineage", "diff", "similar",
             "capture", "probe", "report", "notebook", "export", "include", "doctor")
 
 _STATUSES = """\

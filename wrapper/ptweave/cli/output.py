@@ -56,9 +56,18 @@ def check_output(args: argparse.Namespace) -> None:
 
 def write_result(result: Result, args: argparse.Namespace) -> None:
     """Write an answer as the options say."""
+    _write(lambda: Rows.of(result), args)
+
+
+def write_rows(rows: Rows, args: argparse.Namespace) -> None:
+    """The same with rows that are there."""
+    _write(lambda: rows, args)
+
+
+def _write(answer: Callable[[], Rows], args: argparse.Namespace) -> None:
     check_output(args)
     with sink(args.output) as out, quiet_when_nobody_reads():
-        rows = Rows.of(result)
+        rows = answer()
         WRITERS[args.format](rows if getattr(args, "limit", None) is None else rows.first(args.limit), out)
         out.flush()
 
@@ -129,6 +138,13 @@ class Rows:
         schema, batches = result.stream()
         first = list(islice(batches, 1))
         return cls(schema, result.numeric, chain(first, batches), result.addresses)
+
+    @classmethod
+    def given(cls, **columns: pa.Array) -> Rows:
+        """Of columns that are there: text or numbers."""
+        table = pa.table(columns)
+        numeric = [not pa.types.is_string(kind) for kind in table.schema.types]
+        return cls(table.schema, numeric, iter(table.to_batches()))
 
     def first(self, count: int) -> Rows:
         """So many rows of it; the others are not computed where that is not needed."""

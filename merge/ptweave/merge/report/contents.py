@@ -19,6 +19,7 @@ import pyarrow as pa
 from ptweave.data.errors import PtweaveError
 from ptweave.merge import neighbours, spans
 from ptweave.merge import timeline as timelines
+from ptweave.merge.facts import WARNINGS
 from ptweave.merge.flame import Stacks, flame
 from ptweave.merge.render import cell, safe
 from ptweave.merge.report.figures import count, duration
@@ -157,8 +158,8 @@ class Collector:
     def report(self) -> Report:
         """The whole of it."""
         path = f"{self._run.path.name}"
-        facts = [(name, text) for name, text in self._run.facts() if name not in ("lost", "lacks", "missing")]
-        warnings = [f"{name}: {text}" for name, text in self._run.facts() if name in ("lost", "lacks", "missing")]
+        facts = [(name, text) for name, text in self._run.facts() if name not in WARNINGS]
+        warnings = [f"{name}: {text}" for name, text in self._run.facts() if name in WARNINGS]
         for key, title, doc, command, make in (
                 ("threads", "Threads", "what each executed", "query", self._thread_table),
                 ("hot", "Hot functions", "where instructions were executed; time is the function's own", "hot",
