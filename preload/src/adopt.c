@@ -84,7 +84,8 @@ static bool take(uint32_t pid, const struct ptw_mapping_line *mapping)
 		return false;
 	if (mapping->shared || (mapping->protection & PROT_EXEC) || !mapping->protection)
 		return true;
-	if (!copy(pid, mapping)) {
+	bool written = !file || mapping->protection & PROT_WRITE;
+	if (!copy(pid, mapping) && written) { /* what nobody may write to is mostly as the file has it */
 		give_back(mapping);
 		return false;
 	}
