@@ -11,7 +11,6 @@ import itertools
 import os
 import re
 import shutil
-import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,6 +28,7 @@ from ptweave.merge import Run, merge_run
 from support.command import compile_c, ptweave
 from support.engine import PROGRAMS
 from support.modes import UNDER_LIBTTHREAD, Mode, process_mode, run
+from support.programs import compile_program
 
 THREADS, ITEMS, PAGE, APART = 4, 3, 4096, 16 * 4096
 NATIVE_RUNS, ENGINE_RUNS = (20, 20) if "PTWEAVE_LONG" in os.environ else (5, 2)
@@ -284,9 +284,7 @@ def test_what_is_set_up_once_does_not_race_and_goes_to_all_who_use_it(tmp_path: 
 def test_a_static_variable_is_initialised_before_who_waits_for_it_or_sees_its_guard(tmp_path: Path, mode: Mode) -> None:
     """Each of the program's threads looks whether it is. Who sees the guard alone is not ordered, which is the control:
     in the private view it is known that bytes differ."""
-    program = tmp_path / "known_guard"
-    subprocess.run(["g++", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-Wl,-z,now", "-o", program,
-                    PROGRAMS / "known_guard.cpp"], check=True)
+    program = compile_program(tmp_path, "known_guard", flags=["-Wl,-z,now"])
     for _ in range(NATIVE_RUNS):
         with natively(program, tmp_path, mode, "") as known:
             objects = [row for row in known.run.sql(

@@ -4,25 +4,21 @@ are and under the soft engine. The libraries' locks, what they load and allocate
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from support.command import ptweave
 from support.modes import NATIVE, UNDER_LIBTTHREAD, Mode, run
+from support.programs import compile_program
 
-ROOT = Path(__file__).resolve().parents[2]
 ROUNDS = 3
 """What two threads do at a time differs from run to run."""
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    program = tmp_path_factory.mktemp("built") / "library_calls"
-    subprocess.run(["g++", "-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread", "-o", program,
-                    ROOT / "tests/programs/library_calls.cpp"], check=True)
-    return program
+    return compile_program(tmp_path_factory.mktemp("built"), "library_calls")
 
 
 @pytest.mark.parametrize("mode", UNDER_LIBTTHREAD, ids=str)

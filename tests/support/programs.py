@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Compiles the C programs of the tests."""
+"""Compiles the C and C++ programs of the tests."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno
 
 
 def compile_program(folder: Path, name: str, sources: Sequence[Path] = (), flags: Sequence[str] = ()) -> Path:
-    """Compile `tests/programs/NAME.c`, with other sources of the project if wanted, into `folder`."""
-    output = folder / name
+    """Compile `tests/programs/NAME.c` or `NAME.cpp`, with other sources of the project if wanted, into `folder`."""
+    output, source = folder / name, ROOT / "tests/programs" / f"{name}.c"
+    compiler = ["gcc", "-std=c11"]
+    if not source.exists():
+        source, compiler = source.with_suffix(".cpp"), ["g++", "-std=c++17"]
     if not output.exists():
-        subprocess.run(["gcc", "-std=c11", "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread", *flags, "-o", output,
-                        ROOT / "tests/programs" / f"{name}.c", *sources], check=True)
+        subprocess.run([*compiler, "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread", *flags, "-o", output, source,
+                        *sources], check=True)
     return output
