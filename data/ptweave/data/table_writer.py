@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ptweave.data.parquet_writer import ParquetWriter
 from ptweave.data.table_types import Column, Table
 
 if TYPE_CHECKING:
@@ -66,13 +67,21 @@ class TableWriter:
         self._partial = target / f".{name}.partial"
         self._pending: list[pa.RecordBatch] = []
         self._pending_rows = 0
-        self._writer = pq.ParquetWriter(
+        try:
+            self._writer = self._open(plain=not encoded)
+        except BaseException:
+            self._partial.unlink(missing_ok=True)
+            raise
+
+    def _open(self, *, plain: bool) -> ParquetWriter:
+        columns = self.table.columns
+        return ParquetWriter(
             str(self._partial), self._schema, compression="zstd", compression_level=1,
-            use_dictionary=[_leaf(c) for c in table.columns if c.dictionary],
-            column_encoding={_leaf(c): "DELTA_BINARY_PACKED" if c.delta else "BYTE_STREAM_SPLIT" for c in table.columns
+            use_dictionary=[_leaf(c) for c in columns if c.dictionary],
+            column_encoding={_leaf(c): "DELTA_BINARY_PACKED" if c.delta else "BYTE_STREAM_SPLIT" for c in columns
                              if (c.delta or c.split) and not c.dictionary} or None,
-            write_statistics=[c.name for c in table.columns if not pa.types.is_nested(c.type)],  # no query uses others
-            data_page_size=1 << 18, store_schema=not encoded, **PAGES)
+            write_statistics=[c.name for c in columns if not pa.types.is_nested(c.type)],  # no query uses others
+            data_page_size=1 << 18, store_schema=plain, **PAGES)
 
     def write(self, batch: pa.RecordBatch | pa.Table) -> None:
         """Append rows; columns must have the table's names and castable types."""

@@ -9,8 +9,8 @@ from pathlib import Path
 from types import TracebackType
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from ptweave.data.parquet_writer import ParquetWriter
 from ptweave.data.table_writer import PAGES, ROW_GROUP
 
 GROUP_BYTES = 64 << 20
@@ -67,7 +67,7 @@ class Spool:
         pending: list[pa.RecordBatch] = []
         size = 0
         words = [field.name for field in self._schema if pa.types.is_string(field.type)]
-        with pq.ParquetWriter(str(partial), self._schema, compression="zstd", compression_level=1,
+        with ParquetWriter(str(partial), self._schema, compression="zstd", compression_level=1,
                               use_dictionary=["thread", *words],
                               column_encoding={leaf: encoding for leaf, encoding in _ENCODINGS.items()
                                                if leaf.partition(".")[0] in self._schema.names} or None,

@@ -7,8 +7,8 @@ from pathlib import Path
 from types import TracebackType
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from ptweave.data.parquet_writer import ParquetWriter
 from ptweave.data.schemas import DECODED_STACKS
 from ptweave.data.table_writer import ROW_GROUP
 
@@ -26,7 +26,7 @@ class StackFile:
         self._size = 0
 
     def __enter__(self) -> StackFile:
-        self._writer = pq.ParquetWriter(str(self._partial), DECODED_STACKS, compression="zstd", compression_level=1)
+        self._writer = ParquetWriter(str(self._partial), DECODED_STACKS, compression="zstd", compression_level=1)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,

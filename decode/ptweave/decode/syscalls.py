@@ -23,13 +23,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from ptweave.data import syscall_table
 from ptweave.data.bundle import Bundle
 from ptweave.data.call_columns import PATH_COUNTS, per_number
 from ptweave.data.ledger import Ledger
 from ptweave.data.manifest import Clocks
+from ptweave.data.parquet_writer import ParquetWriter
 from ptweave.data.schemas import DECODED_SYSCALLS
 from ptweave.data.syslog import SYSLOG_DTYPE
 from ptweave.data.table_writer import ROW_GROUP
@@ -398,7 +398,7 @@ class _Writer:
         self._rows = 0
 
     def __enter__(self) -> _Writer:
-        self._writer = pq.ParquetWriter(str(self._path), DECODED_SYSCALLS, compression="zstd", compression_level=1,
+        self._writer = ParquetWriter(str(self._path), DECODED_SYSCALLS, compression="zstd", compression_level=1,
                                         use_dictionary=["thread", "name", "errno", "source"])
         return self
 

@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from ptweave.data.bundle import Bundle
 from ptweave.data.errors import BadInput
 from ptweave.data.ledger import Ledger
+from ptweave.data.parquet_writer import ParquetWriter
 from ptweave.data.schemas import (
     ACCESSES,
     ALLOCATIONS,
@@ -244,7 +244,7 @@ class _Merge:
             profile = files.enter_context(TableWriter(self._bundle.tables, PROFILE, pool=self._beside.pool))
             sink = None
             if self._want_calls:
-                sink = files.enter_context(pq.ParquetWriter(
+                sink = files.enter_context(ParquetWriter(
                     str(self._bundle.decoded / _CALLS_FILE), CALLS.schema, compression="lz4"))
             for one, walked in walks.of(self._work(thread, sink) for thread in threads):
                 self._place(one, walked.marks)

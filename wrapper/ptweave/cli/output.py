@@ -19,9 +19,9 @@ from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.csv as pc
-import pyarrow.parquet as pq
 
 from ptweave.data.errors import BadInput, MachineLacks
+from ptweave.data.parquet_writer import ParquetWriter
 from ptweave.merge import Result
 from ptweave.merge.render import TextTable, texts, tuples, values
 
@@ -255,7 +255,7 @@ def _write_parquet(rows: Rows, sink: IO[bytes]) -> None:
                                                                            strict=True)])
     for field in schema:
         _check_parquet(field)
-    with pq.ParquetWriter(pa.PythonFile(sink, mode="w"), schema, compression="zstd", compression_level=1) as writer:
+    with ParquetWriter(pa.PythonFile(sink, mode="w"), schema, compression="zstd", compression_level=1) as writer:
         for batch in rows.batches:
             writer.write_batch(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
 
@@ -263,7 +263,7 @@ def _write_parquet(rows: Rows, sink: IO[bytes]) -> None:
 def _check_parquet(field: pa.Field) -> None:
     """Raises BadInput for a column of a type that Parquet has not."""
     try:
-        with pq.ParquetWriter(pa.BufferOutputStream(), pa.schema([field])):
+        with ParquetWriter(pa.BufferOutputStream(), pa.schema([field])):
             pass
     except pa.ArrowNotImplementedError as error:
         raise BadInput(f"column {field.name} is of a type that Parquet has not ({field.type})", where="--format",
