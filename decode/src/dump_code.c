@@ -321,12 +321,13 @@ static int code_init(struct dump_code *code, const struct dump_tables *tables)
     code->bad = calloc(tables->block_count + 1, 1);
     code->texts = calloc(tables->block_count + 1, sizeof *code->texts);
     code->files = malloc((tables->image_count + 1) * sizeof *code->files);
+    if (code->files)
+        memset(code->files, -1, (tables->image_count + 1) * sizeof *code->files); /* none is open */
     code->bytes = malloc(MAX_BLOCK + MAX_INSTRUCTION);
     code->store = malloc(TEXT_STORE); /* not touched before it is needed */
     code->image = pt_image_alloc(NULL);
     if (!code->lengths || !code->bad || !code->texts || !code->files || !code->bytes || !code->store || !code->image)
         return -ENOMEM;
-    memset(code->files, -1, (tables->image_count + 1) * sizeof *code->files);
     if (pt_image_set_callback(code->image, read_window, &code->window) < 0)
         return -ENOMEM;
     code->walker = ptd_walker_create(code->image);

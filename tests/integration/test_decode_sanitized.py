@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -25,8 +27,19 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
                      "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-lipt", "-lZydis", "-liberty")
 
 
+@pytest.fixture(scope="module")
+def scarce(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    wrapped = "".join(f",--wrap={name}" for name in ("malloc", "calloc", "realloc", "aligned_alloc", "close"))
+    return compile_c(PROGRAMS / "scarce_driver.c", tmp_path_factory.mktemp("scarce") / "driver", "-std=gnu11", "-g",
+                     "-Werror", f"-I{SOURCES}", FEW_NODES, *(str(path) for path in sorted(SOURCES.glob("*.c"))),
+                     "-fsanitize=address,undefined", "-fno-sanitize-recover=all", f"-Wl{wrapped}", "-lipt", "-lZydis",
+                     "-liberty")
+
+
 def run(driver: Path, *arguments: str | Path) -> str:
-    done = subprocess.run([driver, *arguments], capture_output=True, text=True, timeout=300, check=False)
+    """New memory has bytes that are a valid number whatever they are taken for, of a descriptor, too."""
+    done = subprocess.run([driver, *arguments], capture_output=True, text=True, timeout=300, check=False,
+                          env={**os.environ, "ASAN_OPTIONS": "malloc_fill_byte=1"})
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
 
@@ -80,3 +93,15 @@ def test_a_broken_rule_would_be_reported(driver: Path, tmp_path: Path) -> None:
                           text=True, check=False)
     assert done.returncode == 1
     assert "broken: the code can be mapped" in done.stderr
+
+
+def test_each_allocation_may_fail(scarce: Path, tmp_path: Path) -> None:
+    """The n-th, for each n, or all from the n-th on: nothing is read, closed or freed that is not there, nothing leaks,
+    and it is told, but where one can do without."""
+    machine = random_run(3, tmp_path, steps=400)
+    (tmp_path / "trace").write_bytes(machine.packets.data)
+    (tmp_path / "image").write_bytes(machine.code.data)
+    out = run(scarce, tmp_path / "trace", tmp_path / "image", hex(machine.code.base))
+    told = [re.fullmatch(r"(decode|dump): (\d+) failed, (\d+) told", line) for line in out.splitlines()]
+    assert [found and found[1] for found in told] == ["decode", "dump"] * 2
+    assert all(found and int(found[2]) >= 10 and int(found[3]) > 0.8 * int(found[2]) for found in told), out
