@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -48,3 +49,17 @@ def test_random_and_hostile_inputs_are_taken_without_a_fault(merge: Callable[...
 
 def test_the_extension_is_built_from_all_sources() -> None:
     assert {path.name for path in SOURCES} == {path.name for path in (ROOT / "merge" / "src").glob("*.c")}
+
+
+def test_each_allocation_may_fail(merge: Callable[..., Path], tmp_path: Path) -> None:
+    """The n-th, for each n, or all from the n-th on: it is told each time, nothing that is not there is used, and
+    nothing leaks."""
+    wrapped = "".join(f",--wrap={name}" for name in ("malloc", "calloc", "realloc", "aligned_alloc"))
+    out = tmp_path / "scarce"
+    subprocess.run(["gcc", *FLAGS, f"-Wl{wrapped}", "-I", ROOT / "merge" / "src", "-o", out,
+                    ROOT / "tests/programs/merge_scarce.c", merge()], check=True)
+    done = subprocess.run([out], capture_output=True, text=True, timeout=300, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    told = [re.fullmatch(r"(walk|callers): (\d+) failed, (\d+) told", line) for line in done.stdout.splitlines()]
+    assert [found and found[1] for found in told] == ["walk"] * 2 + ["callers"] * 2
+    assert all(found and int(found[2]) >= 3 and found[2] == found[3] for found in told), done.stdout
