@@ -16,7 +16,7 @@ import pytest
 from ptweave.data import Bundle
 from ptweave.merge import Run
 from support.command import ptweave
-from support.damage import KEYS, Hole, cut, cut_out, judge, rows_of, shares_of
+from support.damage import KEYS, Hole, cut, cut_out, judge, last_psb, rows_of, shares_of
 from support.inputs import text_file
 from support.workloads import WORKLOADS, Bench
 
@@ -75,9 +75,9 @@ def test_calls_made_for_libtthread_are_known_where_a_hole_hides_its_beginning(wh
     with Run(whole) as run:
         (begins,), = run.sql("select min(seq) from thunks where thread = 0 and operation = 'start'")
         (blocks,), = run.sql("select blocks from threads where thread = 0")
-    size = (whole / "trace/0.pt").stat().st_size
+    begin, end = (whole / "trace/0.pt").stat().st_size // 50, last_psb(whole, 0)
     copy = tmp_path / "hole.ptw"
-    hole = cut(whole, copy, 0, size // 50, size // 2 & ~1)
+    hole = cut(whole, copy, 0, begin, (end - begin) & ~1)
     assert hole.at < begins < hole.at + hole.blocks < blocks, "the hole is where it is to be"
     verdict = judge(rows_of(whole, "syscalls"), rows_of(copy, "syscalls"), hole)
     assert verdict.wrong == 0 and own_calls(copy) == own_calls(whole) > 50

@@ -30,7 +30,7 @@ EXPLAINED: dict[str, tuple[int, str]] = {
     "clone": (3, "the engine knows no clone3: glibc then makes each thread with clone"),
     "rseq": (-3, "the engine knows no rseq: glibc asks once"),
     "rt_sigaction": (-1, "glibc's for its first thread, which is one that libtthread makes"),
-    "rt_sigprocmask": (-1, "glibc's in fork"),
+    "rt_sigprocmask": (-3, "glibc's in fork; libtthread says with two where it works for itself"),
     "set_robust_list": (-1, "glibc's in the fork's child"),
 }
 

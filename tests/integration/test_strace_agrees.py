@@ -25,6 +25,7 @@ COMMAND = ["ls", "-lR", "/usr/share/doc"]
 EXPLAINED: dict[str, tuple[int, str]] = {
     "execve": (-1, "strace sees its own child become the program; the record begins behind that exec"),
     "exit_group": (1, "strace -c counts calls when they return, and this one does not"),
+    "rt_sigprocmask": (-2, "libtthread says with one where it begins to work for itself, and with one where it ends"),
     "clock_gettime": (1, "natively the vDSO answers it without a system call; the engine has no vDSO"),
 }
 

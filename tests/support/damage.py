@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 import shutil
+import struct
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,6 +63,12 @@ def threads_with_room(path: Path) -> list[int]:
     """Threads whose traces have three points at least from which decoding can start again."""
     found = [int(file.stem) for file in (path / "trace").glob("*.psb") if file.stat().st_size >= 3 * PSB_BYTES]
     return sorted(found)
+
+
+def last_psb(bundle: Path, thread: int) -> int:
+    """Where in a thread's trace decoding can start again last."""
+    offset, _ = struct.unpack("<QQ", (bundle / "trace" / f"{thread}.psb").read_bytes()[-PSB_BYTES:])
+    return int(offset)
 
 
 def cut_out(whole: Path, copy: Path, draw: random.Random) -> Hole:
