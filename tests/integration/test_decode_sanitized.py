@@ -13,6 +13,7 @@ import pytest
 from support.assembler import PROGRAMS, ROOT, compile_c
 from support.event_program import event_run
 from support.fuzzing import FEW_NODES
+from support.programs import SCARCE_MEMORY
 from support.random_program import random_run
 
 SOURCES = ROOT / "decode" / "src"
@@ -29,11 +30,10 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def scarce(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    wrapped = "".join(f",--wrap={name}" for name in ("malloc", "calloc", "realloc", "aligned_alloc", "close"))
     return compile_c(PROGRAMS / "scarce_driver.c", tmp_path_factory.mktemp("scarce") / "driver", "-std=gnu11", "-g",
                      "-Werror", f"-I{SOURCES}", FEW_NODES, *(str(path) for path in sorted(SOURCES.glob("*.c"))),
-                     "-fsanitize=address,undefined", "-fno-sanitize-recover=all", f"-Wl{wrapped}", "-lipt", "-lZydis",
-                     "-liberty")
+                     "-fsanitize=address,undefined", "-fno-sanitize-recover=all", SCARCE_MEMORY,
+                     "-Wl,--wrap=close", "-lipt", "-lZydis", "-liberty")
 
 
 def run(driver: Path, *arguments: str | Path) -> str:

@@ -11,6 +11,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
 
+SCARCE_MEMORY = "-Wl," + ",".join(f"--wrap={name}" for name in ("malloc", "calloc", "realloc", "aligned_alloc"))
+"""With tests/programs/scarce_memory.h."""
+
 
 def compile_program(folder: Path, name: str, sources: Sequence[Path] = (), flags: Sequence[str] = ()) -> Path:
     """Compile `tests/programs/NAME.c` or `NAME.cpp`, with other sources of the project if wanted, into `folder`."""

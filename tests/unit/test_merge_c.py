@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from support.programs import SCARCE_MEMORY
+
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = [ROOT / "merge" / "src" / name
            for name in ("program.c", "timeline.c", "tree.c", "tape.c", "frames.c", "visits.c", "memo.c", "replay.c",
@@ -54,9 +56,8 @@ def test_the_extension_is_built_from_all_sources() -> None:
 def test_each_allocation_may_fail(merge: Callable[..., Path], tmp_path: Path) -> None:
     """The n-th, for each n, or all from the n-th on: it is told each time, nothing that is not there is used, and
     nothing leaks."""
-    wrapped = "".join(f",--wrap={name}" for name in ("malloc", "calloc", "realloc", "aligned_alloc"))
     out = tmp_path / "scarce"
-    subprocess.run(["gcc", *FLAGS, f"-Wl{wrapped}", "-I", ROOT / "merge" / "src", "-o", out,
+    subprocess.run(["gcc", *FLAGS, SCARCE_MEMORY, "-I", ROOT / "merge" / "src", "-o", out,
                     ROOT / "tests/programs/merge_scarce.c", merge()], check=True)
     done = subprocess.run([out], capture_output=True, text=True, timeout=300, check=False)
     assert (done.returncode, done.stderr) == (0, "")

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ptweave.merge.own_calls import BEGINS, ENDS, SIGN, makes_between
+from ptweave.merge.own_calls import BEGINS, ENDS, SIGN, makes_between, signs_of
 
 MMAP = 9
 SIGNS = {"b": BEGINS, "e": ENDS, "-": 0x1234}
@@ -20,7 +20,7 @@ def found(text: str, own: str | None = None) -> str:
     calls = np.array([MMAP if one == "m" else SIGN for one in text], np.int64)
     firsts = np.array([SIGNS.get(one, BEGINS) for one in text], np.int64)
     by_library = np.array([one == "x" for one in own or "x" * len(text)], np.bool_)
-    return "".join("o" if one else "." for one in makes_between(by_library, calls, firsts))
+    return "".join("o" if one else "." for one in makes_between(by_library, signs_of(calls, firsts)))
 
 
 @pytest.mark.parametrize(("calls", "between"), [

@@ -10,7 +10,7 @@ from ptweave.data import syscall_table
 from ptweave.merge._merge import lib
 from ptweave.merge.addresses import Addresses
 from ptweave.merge.program import IMAGE_SHIFT, Program
-from ptweave.merge.tables import I64, U64, Bools
+from ptweave.merge.tables import I32, I64, U64, Bools
 
 OWN_WORK = ("begin_process", "ptw_threading_begin", "ptw_servant_start")
 """Functions (preload/src) that have the C library and the loader do something for libtthread: what these do is its
@@ -37,23 +37,22 @@ ON_BEHALF = {
 EXIT_GROUP = syscall_table.NUMBERS["exit_group"]
 
 
-def between(signs: I64) -> Bools:
-    """Of calls in their order, each BEGINS, ENDS or something else: which lie from a sign to the one that belongs to
-    it, with both. Signs that lack the other say nothing."""
+def signs_of(calls: I64, firsts: I64) -> I32:
+    """Of calls by number and first argument: BEGINS, ENDS, or 0 for those that are no signs."""
+    return np.where((calls == SIGN) & ((firsts == BEGINS) | (firsts == ENDS)), firsts, 0).astype(np.int32)
+
+
+def makes_between(own: Bools, signs: I32) -> Bools:
+    """Of system calls of a thread in their order, by whether libtthread's code makes them for itself and by `signs_of`:
+    which lie from a sign of its own to the one that belongs to it, with both. Signs that lack the other say nothing."""
     found = np.zeros(len(signs), np.bool_)
     begun: list[int] = []
-    for at in np.flatnonzero((signs == BEGINS) | (signs == ENDS)):
+    for at in np.flatnonzero(own & (signs != 0)):
         if signs[at] == BEGINS:
             begun.append(int(at))
         elif begun:
             found[begun.pop():at + 1] = True
     return found
-
-
-def makes_between(own: Bools, calls: I64, firsts: I64) -> Bools:
-    """Of system calls of a thread in their order, by whether libtthread's code makes them for itself, number and first
-    argument: which are made in between what it says of its own work."""
-    return between(np.where(own & (calls == SIGN), firsts, 0))
 
 
 class Library:

@@ -19,7 +19,7 @@ from ptweave.merge.addresses import Addresses
 from ptweave.merge.align import FAR, Aligner, Occurrences, Records, bounds
 from ptweave.merge.events import Events, events_of
 from ptweave.merge.moments import Moments
-from ptweave.merge.own_calls import Library, makes_between
+from ptweave.merge.own_calls import Library, makes_between, signs_of
 from ptweave.merge.place import Grouped, Places
 from ptweave.merge.program import Program
 from ptweave.merge.scratch import Scratch
@@ -69,7 +69,7 @@ class SystemCalls:
         failed = numbers(table, "result", 0) < 0
         self._replaced = np.isin(self._number, EXEC) & ~failed
         self.exits = _exits(table, self._number == EXIT_GROUP)
-        self._first = _first_args(table)
+        self._signs = signs_of(self._number, _first_args(table))
         self._rows = Grouped.by(numbers(table, "thread", -1), self._index, self._enter)
         self.places = Places.nowhere(len(table))
         self._own = np.zeros(len(table), np.bool_)
@@ -103,10 +103,9 @@ class SystemCalls:
 
     def _of_library(self, thread: int, rows: I64) -> Bools:
         """Calls of a thread that libtthread's code makes for itself, or has made for it."""
-        calls = self._number[rows]
-        own = self._library.makes(thread, self._enter[rows], self._ip[rows], calls)
+        own = self._library.makes(thread, self._enter[rows], self._ip[rows], self._number[rows])
         # where calls were lost, a sign may seem to belong to another
-        return own | makes_between(own, calls, self._first[rows]) if self._complete else own
+        return own | makes_between(own, self._signs[rows]) if self._complete else own
 
     def flag_own(self) -> None:
         """Tell the program which code is libtthread's own work: after the thunk markers were flagged."""
