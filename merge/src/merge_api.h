@@ -174,8 +174,8 @@ const uint32_t *ptm_tree_touched(const struct ptm_tree *tree, size_t *ret);
 void ptm_tree_counters(const struct ptm_tree *tree, const uint32_t *numbers, size_t n, int64_t *calls,
 		       int64_t *instructions, int64_t *blocks, uint64_t *spent);
 /* Times (`spent` of ptm_tree_counters) as whole nanoseconds, each at most one away from its time, whose sums from the first
- * on are the rounded sums. */
-void ptm_times(const uint64_t *spent, size_t n, int64_t *times);
+ * on are the rounded sums. `sum`, two words, zero at first, goes from part to part. */
+void ptm_times(const uint64_t *spent, size_t n, uint64_t *sum, int64_t *times);
 /* What nodes from `first` on to `n` are, 3 words each: parent, function, block. */
 void ptm_tree_keys(const struct ptm_tree *tree, size_t first, size_t n, uint32_t *keys);
 /* Put nodes of another tree, those from `first` on to `n` in their order there, into this one: `keys` are theirs,

@@ -95,21 +95,24 @@ void ptm_tree_counters(const struct ptm_tree *tree, const uint32_t *numbers, siz
 	}
 }
 
-void ptm_times(const uint64_t *spent, size_t n, int64_t *times)
+void ptm_times(const uint64_t *spent, size_t n, uint64_t *sum, int64_t *times)
 {
-	timeline_ns sum = TIMELINE_NS / 2; /* halves are rounded up */
-	int64_t before = 0;
+	const timeline_ns half = TIMELINE_NS / 2; /* halves are rounded up */
+	timeline_ns all;
 
+	memcpy(&all, sum, sizeof(all));
+	int64_t before = (int64_t)((all + half) / TIMELINE_NS);
 	for (size_t i = 0; i < n; i++) {
 		timeline_ns one;
 
 		memcpy(&one, spent + 2 * i, sizeof(one));
-		sum += one;
-		const int64_t now = (int64_t)(sum / TIMELINE_NS);
+		all += one;
+		const int64_t now = (int64_t)((all + half) / TIMELINE_NS);
 
 		times[i] = now - before;
 		before = now;
 	}
+	memcpy(sum, &all, sizeof(all));
 }
 
 void tree_begin(struct ptm_tree *tree)

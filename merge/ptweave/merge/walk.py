@@ -22,8 +22,9 @@ from ptweave.merge.moments import Moments, Window
 from ptweave.merge.program import Program, check
 from ptweave.merge.tables import BATCH_ROWS, I32, I64
 
-MAX_STACKS = 1 << 21
-"""Distinct call stacks kept of a run; what calls beyond them is counted below [folded]."""
+MAX_STACKS = 3_000_000
+"""Distinct call stacks kept of a run; what calls beyond them is counted below [folded]. A script that imports polars or
+DuckDB and asks one question has 2.9 million."""
 
 MAX_DEPTH = 512
 """Frames kept of a stack: the outermost MAX_DEPTH - 1 and the innermost one."""
@@ -97,14 +98,17 @@ class Counted:
 
     def profile(self, thread: int) -> Iterator[pa.Table]:
         """Rows of the table `profile`, in batches."""
-        times = np.empty(len(self.stacks), np.int64)
-        lib.ptm_times(ffi.from_buffer("uint64_t[]", self.spent), len(times), ffi.from_buffer("int64_t[]", times))
-        for first in range(0, len(times), BATCH_ROWS):
+        spent = ffi.new("uint64_t[2]")
+        for first in range(0, len(self.stacks), BATCH_ROWS):
             part = slice(first, first + BATCH_ROWS)
+            stacks = self.stacks[part].astype(np.int32)
+            times = np.empty(len(stacks), np.int64)
+            lib.ptm_times(ffi.from_buffer("uint64_t[]", self.spent[part]), len(times), spent,
+                          ffi.from_buffer("int64_t[]", times))
             yield pa.table({
-                "thread": np.full(len(times[part]), thread, np.int32), "stack": self.stacks[part].astype(np.int32),
+                "thread": np.full(len(stacks), thread, np.int32), "stack": stacks,
                 **{name: column[part] for name, column in zip(_COUNTED, self.columns, strict=True)},
-                "time": times[part]}, schema=PROFILE.schema)
+                "time": times}, schema=PROFILE.schema)
 
 
 @dataclass(frozen=True)
@@ -159,13 +163,13 @@ class Walker:
     """Walks one thread after the other. Owns the tree of call stacks; the program must outlive it."""
 
     def __init__(self, program: Program, *, calls: bool, where: str = "flow", helps: bool = False) -> None:
-        """One that `helps` another keeps half as many stacks."""
+        """One that `helps` another keeps a third as many stacks."""
         self._program = program
         self._where = where
         self._stopped = False
         self._tree, self._walk, self._callers = ffi.NULL, ffi.NULL, ffi.NULL
         tree, walk, callers = (ffi.new(f"struct ptm_{name} **") for name in ("tree", "walk", "callers"))
-        check(lib.ptm_tree_create(MAX_STACKS // 2 if helps else MAX_STACKS, MAX_DEPTH, tree), where)
+        check(lib.ptm_tree_create(MAX_STACKS // 3 if helps else MAX_STACKS, MAX_DEPTH, tree), where)
         self._tree = tree[0]
         try:
             check(lib.ptm_callers_create(callers), where)
@@ -286,7 +290,8 @@ class Walker:
     def _counted(self) -> Counted:
         count = ffi.new("size_t *")
         touched = lib.ptm_tree_touched(self._tree, count)
-        numbers = np.sort(_copy(touched, count[0], np.dtype("<u4"))) if count[0] else np.zeros(0, np.uint32)
+        numbers = _copy(touched, count[0], np.dtype("<u4")) if count[0] else np.zeros(0, np.uint32)
+        numbers.sort()
         calls, instructions, blocks = (np.empty(len(numbers), np.int64) for _ in range(3))
         spent = np.empty((len(numbers), 2), np.uint64)
         lib.ptm_tree_counters(self._tree, ffi.from_buffer("uint32_t[]", numbers), len(numbers),
