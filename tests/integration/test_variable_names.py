@@ -23,6 +23,9 @@ def test_locks_and_data_have_the_names_of_their_variables(tmp_path: Path, thread
     with Run(bundle) as run:
         locks = {row["variable"]: row["object"] for row in run.contention().arrow().to_pylist() if row["variable"]}
         assert locks == {name: said[name] for name in ("table_lock", "pool+0x8")}
+        path = {row["variable"]: row["object"] for row in run.critical_path().arrow().to_pylist() if row["variable"]}
+        assert "table_lock" in path
+        assert path.items() <= locks.items()
         if threads == "process":
             accesses = run.sql("select distinct variable, address from accesses where variable like 'total%'").rows()
             assert accesses == [("total+0x12c0", said["total+0x12c0"])]

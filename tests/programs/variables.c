@@ -31,6 +31,8 @@ int main(void)
 		pthread_create(&threads[i], NULL, work, NULL);
 	for (int i = 0; i < 2; i++)
 		pthread_join(threads[i], NULL);
+	pthread_mutex_lock(&table_lock); /* what main does last is always on the critical path */
+	pthread_mutex_unlock(&table_lock);
 	printf("table_lock %p\npool+0x8 %p\ntotal+0x12c0 %p\n", (void *)&table_lock, (void *)&pool.lock,
 	       (void *)&total[600]);
 	return 0;

@@ -194,7 +194,7 @@ def test_control_without_the_wait_the_path_stays_in_its_thread(tmp_path: Path) -
         from ptweave.merge import critical_path, timeline
 
         none = run.sql(critical_path.EDGES).arrow().slice(0, 0)
-        thunks = critical_path.THUNKS.format(names=run.names_of(timeline.names(["thunks"])))
+        thunks = critical_path.THUNKS.format(names=run.names_of(timeline.names(critical_path.TEXTS)))
         alone = critical_path.critical_path(run.sql(thunks).arrow(), none,
                                             run.sql(critical_path.ENDS).arrow())
     assert {row["thread"] for row in alone.to_pylist()} == {0}
@@ -324,13 +324,13 @@ def test_the_critical_path_is_the_one_found_step_by_step(seed: int) -> None:
             edges.append({"to_thread": thread, "to_thunk": thunk, "from_thread": by["thread"], "from_thunk": max(
                 by["thunk"] - 1, 0), "released": min(by["t"] + draw.randrange(9), t + wait)})
         thunks.append({"thread": thread, "thunk": thunk, "t": t, "wait": wait, "operation": "mutex_lock",
-                       "object": 1, "function": "f"})
+                       "object": 1, "variable": "lock", "function": "f"})
         last[thread] = thunk
     thunks.sort(key=lambda row: (row["thread"], row["thunk"]))
     end = max(row["t"] + row["wait"] for row in thunks)
     numbers = ("thread", "thunk", "t", "wait", "object")
     table = pa.table({**{name: pa.array([row[name] for row in thunks], pa.int64()) for name in numbers},
-                      **{name: [row[name] for row in thunks] for name in ("operation", "function")}})
+                      **{name: [row[name] for row in thunks] for name in ("operation", "variable", "function")}})
     arrows = pa.table({name: pa.array([row[name] for row in edges], pa.int64()) for name in (
         "to_thread", "to_thunk", "from_thread", "from_thunk", "released")})
     found = critical_path(table, arrows, pa.schema([("thread", pa.int64()), ("t_end", pa.int64())]).empty_table())

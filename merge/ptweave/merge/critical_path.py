@@ -19,13 +19,17 @@ from ptweave.merge import call_waits
 from ptweave.merge.path_calls import FOR_EVER, Calls, CallWait, CallWaits
 from ptweave.merge.tables import I64, Bools, numbers
 
-COLUMNS = ["t_begin", "t_end", "ns", "thread", "thunk", "what", "operation", "object", "function"]
+COLUMNS = ["t_begin", "t_end", "ns", "thread", "thunk", "what", "operation", "object", "variable", "function"]
 """`what`: run (between the others), operation (one that did not wait), system call (one that may wait, and that no
 thread of the run is known to have ended), woken (from the release to where it went on)."""
 
 THUNKS = ("select thread, thunk, t, coalesce(wait, 0) as wait, operation::{names} as operation, object, "
-          "caller::{names} as function from thunks where thread is not null order by thread, thunk")
-"""With an enumeration of the texts: dictionaries are sorted and taken from in a fraction of the time."""
+          "variable::{names} as variable, caller::{names} as function from thunks "
+          "where thread is not null order by thread, thunk")
+"""With an enumeration of the texts of TEXTS: dictionaries are sorted and taken from in a fraction of the time."""
+
+TEXTS = ("thunks", "variables", "syscalls")
+"""What `timeline.names` is asked for."""
 
 EDGES = ("select to_thread, to_thunk, from_thread, from_thunk, coalesce(release.t, last.t) as released from edges "
          "join thunks as last on last.thread = from_thread and last.thunk = from_thunk "
@@ -265,7 +269,7 @@ def _table(known: _Thunks, parts: list[_Segments], calls: Calls) -> pa.Table:
         path = _with_calls(known, path, calls)
     lasts = path.end > path.begin
     place, what, begin, end, name = (column[lasts] for column in vars(path).values())
-    rows = known.table.take(pa.array(place)).select(["thread", "thunk", "operation", "object", "function"])
+    rows = known.table.take(pa.array(place)).select(["thread", "thunk", "operation", "object", "variable", "function"])
     if (name >= 0).any():
         rows = _named(rows, name, calls.names)
     kinds = pa.DictionaryArray.from_arrays(pa.array(what.astype(np.int8)), pa.array(WHAT))
@@ -274,10 +278,10 @@ def _table(known: _Thunks, parts: list[_Segments], calls: Calls) -> pa.Table:
 
 
 def _named(rows: pa.Table, name: I64, names: list[str]) -> pa.Table:
-    """Rows of thunks, those of system calls with their names: of them object and function are not known."""
+    """Rows of thunks, those of system calls with their names: of them object, variable and function are not known."""
     called = pa.array(name >= 0)
     others = {"operation": pa.array(names).take(pa.array(name, mask=name < 0)), "object": pa.scalar(None, pa.uint64()),
-              "function": pa.scalar(None, pa.string())}
+              **{text: pa.scalar(None, pa.string()) for text in ("variable", "function")}}
     for column, other in others.items():
         rows = rows.set_column(rows.schema.get_field_index(column), column, pc.if_else(
             called, other, rows[column].cast(other.type)))
@@ -287,7 +291,7 @@ def _named(rows: pa.Table, name: I64, names: list[str]) -> pa.Table:
 def folded(path: pa.Table, resolution: int) -> pa.Table:
     """The path with segments shorter than `resolution` (ns) put together: those of a thread and kind that begin
     in the same stretch of that length are one row, from the first one's begin to the last one's end, with the sum of
-    their ns, without thunk, operation, object and function. A column more, `spans`: how many a row is."""
+    their ns, without thunk, operation, object, variable and function. A column more, `spans`: how many a row is."""
     path = path.set_column(COLUMNS.index("what"), "what", path["what"].cast(pa.string()))
     short = pc.less(path["ns"], resolution)
     few = path.filter(short)

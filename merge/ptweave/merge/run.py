@@ -328,7 +328,7 @@ class Run(Relations):
         counted in a column `spans`. Raises BadInput for a resolution below 1."""
         _check_resolution(resolution)
         self.need("thunks", "edges")
-        names = self.names_of(timelines.names(["thunks", "syscalls"]))
+        names = self.names_of(timelines.names(critical_path.TEXTS))
         asked = (critical_path.THUNKS.format(names=names), critical_path.EDGES, critical_path.ENDS,
                  critical_path.BEGINNINGS, critical_path.CALLS.format(names=names), call_waits.WAITS)
         path = critical_path.critical_path(*(self.sql(sql).arrow() for sql in asked))

@@ -91,6 +91,7 @@ _NAMED = """left join (
 
 _NAMES = {
     "thunks": "select operation as name from thunks union select caller from thunks",
+    "variables": "select variable as name from thunks",
     "syscalls": "select name from syscalls",
     "gaps": "select kind as name from gaps",
 }
@@ -100,7 +101,8 @@ KINDS = ("begin", "operation", "run", "system call", "gap")
 
 
 def names(parts: Collection[str] = PARTS) -> str:
-    """The statement that gives every text that the timeline of these parts has, sorted, in a column `name`.
+    """The statement that gives every text that the timeline of these parts has, sorted, in a column `name`; also of
+    "variables", which it does not show.
 
     Rows are sorted with texts as numbers, of an enumeration of them: it takes a third of the time.
     """
