@@ -90,7 +90,7 @@ struct ptm_node {
 	uint32_t block;
 	uint32_t depth;
 	uint32_t thread;
-	uint32_t zero;
+	uint32_t below; /* tree.c's */
 	int64_t calls;
 	int64_t instructions;
 	int64_t blocks;

@@ -16,9 +16,15 @@
 
 enum {
 	FIRST_SLOTS = 2048,
-	MORE_NODES = 1024,   /* than `max_nodes`: folded ones */
+	MORE_NODES = 1024,   /* than those kept: folded ones */
 	KEY_WORDS = 3,
+	SPARE = 8,           /* one in so many more: shallow ones */
+	SPARE_FOLDED = 16,   /* of them, folded ones below shallow ones */
+	SHALLOW = 24,        /* what a program's main part does is seldom as deep as what it loads */
 };
+
+/* In a node's `below`: it is a child of that [folded] node, whose number + 1 the rest is; else what it calls may be. */
+#define BELOW_FOLDED (UINT32_C(1) << 31)
 
 _Static_assert(sizeof(struct ptm_node) == 64, "a line");
 
@@ -42,8 +48,7 @@ int ptm_tree_create(size_t max_nodes, uint32_t max_depth, struct ptm_tree **ret)
 		return -ENOMEM;
 	tree->max_nodes = max_nodes;
 	tree->max_depth = max_depth;
-	tree->folded = PTM_NONE;
-	tree->room = max_nodes + MORE_NODES;
+	tree->room = max_nodes + max_nodes / SPARE + MORE_NODES;
 	tree->n_slots = FIRST_SLOTS;
 	for (tree->slots_room = FIRST_SLOTS; tree->slots_room < 2 * tree->room;)
 		tree->slots_room *= 2;
@@ -246,16 +251,67 @@ static int find_or_add(struct ptm_tree *tree, uint32_t parent, uint32_t function
 	return 0;
 }
 
-/* [folded] -> function: at most one a function, beyond max_nodes. */
-static int fold_child(struct ptm_tree *tree, uint32_t function, uint32_t *ret)
+/* A [folded] node below `parent`, which is as shallow as it may be, or at the bottom. */
+static int add_folded(struct ptm_tree *tree, uint32_t parent, uint32_t *ret)
 {
-	if (tree->folded == PTM_NONE) {
-		const int error = add(tree, PTM_NONE, PTM_FOLDED, PTM_NONE, &tree->folded);
+	const uint64_t slot = *find(tree, hash(parent, PTM_FOLDED, PTM_NONE), parent, PTM_FOLDED, PTM_NONE);
 
+	if (slot) {
+		*ret = number_in(slot);
+		return 0;
+	}
+	return add(tree, parent, PTM_FOLDED, PTM_NONE, ret);
+}
+
+/* The [folded] node for what is called from `parent`, whose own place in the tree is known. */
+static int find_folded(struct ptm_tree *tree, uint32_t parent, uint32_t *ret)
+{
+	uint32_t outer = parent;
+	int error;
+
+	if (parent != PTM_NONE && tree->nodes[parent].below) {
+		*ret = (tree->nodes[parent].below & ~BELOW_FOLDED) - 1;
+		return 0;
+	}
+	while (outer != PTM_NONE && tree->nodes[outer].depth > SHALLOW)
+		outer = tree->nodes[outer].parent;
+	if (tree->n >= tree->max_nodes + tree->max_nodes / SPARE_FOLDED)
+		outer = PTM_NONE;
+	error = add_folded(tree, outer, ret);
+	if (!error && parent != PTM_NONE)
+		tree->nodes[parent].below = *ret + 1;
+	return error;
+}
+
+/*
+ * [folded] -> function, below the outermost frames of the stack while there is room for that, else at the bottom, where
+ * there is at most one a function.
+ */
+static int fold_child(struct ptm_tree *tree, uint32_t parent, uint32_t function, uint32_t *ret)
+{
+	uint32_t folded;
+	int error = find_folded(tree, parent, &folded);
+
+	if (error)
+		return error;
+	if (tree->nodes[folded].parent != PTM_NONE && tree->n >= tree->max_nodes + tree->max_nodes / SPARE_FOLDED &&
+	    !*find(tree, hash(folded, function, PTM_NONE), folded, function, PTM_NONE)) {
+		error = add_folded(tree, PTM_NONE, &folded);
 		if (error)
 			return error;
 	}
-	return find_or_add(tree, tree->folded, function, PTM_NONE, ret);
+	error = find_or_add(tree, folded, function, PTM_NONE, ret);
+	if (!error)
+		tree->nodes[*ret].below = (folded + 1) | BELOW_FOLDED;
+	return error;
+}
+
+/* Whether there is room for a node more that is not folded. */
+static bool has_room(const struct ptm_tree *tree, uint32_t parent)
+{
+	const uint32_t depth = parent == PTM_NONE ? 0 : tree->nodes[parent].depth;
+
+	return tree->n < tree->max_nodes || (depth < SHALLOW && tree->n < tree->max_nodes + tree->max_nodes / SPARE);
 }
 
 int tree_child(struct ptm_tree *tree, uint32_t parent, uint32_t function, uint32_t block, enum tree_fold *fold,
@@ -263,9 +319,9 @@ int tree_child(struct ptm_tree *tree, uint32_t parent, uint32_t function, uint32
 {
 	*fold = TREE_WHOLE;
 	if (parent != PTM_NONE) {
-		if (tree->folded != PTM_NONE && tree->nodes[parent].parent == tree->folded) {
+		if (tree->nodes[parent].below & BELOW_FOLDED) {
 			*fold = TREE_MANY;
-			return fold_child(tree, function, ret);
+			return fold_child(tree, parent, function, ret);
 		}
 		if (tree->nodes[parent].depth >= tree->max_depth) {
 			*fold = TREE_DEEP;
@@ -278,9 +334,9 @@ int tree_child(struct ptm_tree *tree, uint32_t parent, uint32_t function, uint32
 		*ret = number_in(slot);
 		return 0;
 	}
-	if (tree->n >= tree->max_nodes) {
+	if (!has_room(tree, parent)) {
 		*fold = TREE_MANY;
-		return fold_child(tree, function, ret);
+		return fold_child(tree, parent, function, ret);
 	}
 	return add(tree, parent, function, block, ret);
 }

@@ -7,8 +7,9 @@
  * they are added up. Whoever shows them makes whole nanoseconds of them.
  *
  * Bounded. A stack deeper than `max_depth` keeps its outermost max_depth - 1 frames and its innermost one. When
- * there are `max_nodes` nodes, new stacks fold into [folded] -> function. So what ran in a function is always
- * counted for that function; only who called it may be lost, and the walk counts those calls.
+ * there are `max_nodes` nodes, only shallow stacks are still kept, an eighth more; others fold into their outermost frames
+ * -> [folded] -> function, and when there are too many of those, too, into [folded] -> function. So what ran in a
+ * function is always counted for that function; only who called it may be lost, and the walk counts those calls.
  */
 #ifndef PTWEAVE_MERGE_TREE_H
 #define PTWEAVE_MERGE_TREE_H
@@ -30,7 +31,6 @@ struct ptm_tree {
 	size_t room;            /* of `nodes` and `touched`: reserved, and written as far as they are used */
 	size_t max_nodes;
 	uint32_t max_depth;
-	uint32_t folded;        /* the [folded] node; PTM_NONE until needed */
 	uint64_t *slots;        /* open addressing: half of the key's hash, and node + 1; 0 free */
 	size_t n_slots;         /* in use: a power of two */
 	size_t slots_room;

@@ -365,6 +365,27 @@ def test_a_stack_too_deep_keeps_its_ends_and_is_counted(tmp_path: Path, monkeypa
     assert sum(calls for calls, _ in found.values()) == stream.produced
 
 
+def test_beyond_the_cap_shallow_stacks_are_kept_and_deep_ones_are_folded_below_their_outermost_frames(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """32 stacks; two more for what folds behind 24 frames, two more for shallow ones; then all folds at the bottom."""
+    monkeypatch.setattr("ptweave.merge.walk.MAX_STACKS", 32)
+    writer = BundleWriter(tmp_path / "run.ptw")
+    code = Code(writer)
+    writer.run(0, [code.main_call_r, *[code.r_call_r] * 39, code.r_return, *[code.r_behind] * 39,
+                   code.main_end, code.main_call_f, code.f_entry, code.f_call_g, code.g_entry, code.g_return,
+                   code.f_behind_g,
+                   code.main_call_f2, code.f_entry, code.f_return, code.main_syscall])
+    bundle = writer.write()
+    merge_run(bundle)
+    found = profile(bundle)
+    assert max(len(stack) for stack in found if "[folded]" not in stack) == 32
+    assert found[("main", *["r"] * 23, "[folded]", "r")] == (9, 17)
+    assert found[("main", "f", "g")] == (1, 2)
+    assert found[("[folded]", "f")] == (1, 2)
+    assert bundle.ledger()["profile"].lost == {"too many stacks": 10}
+    assert sum(blocks for stack, (_, blocks) in found.items() if stack[-1] == "r") == 79
+
+
 def test_stacks_beyond_the_cap_are_folded_but_functions_stay_true(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ptweave.merge.walk.MAX_STACKS", 3)

@@ -64,7 +64,7 @@ def walkers() -> list[str]:
 
 
 @settings(max_examples=40, deadline=None)
-@given(seed=st.integers(0, 1 << 32), most=st.sampled_from([6, 9, 25, 80, 1 << 21]),
+@given(seed=st.integers(0, 1 << 32), most=st.sampled_from([6, 9, 25, 80, 200, 1 << 21]),
        large=st.sampled_from([1, 20, 1 << 19]), held=st.sampled_from([0, 1 << 26]))
 def test_tables_are_the_same_however_many_threads_are_walked_at_a_time(
         seed: int, most: int, large: int, held: int) -> None:

@@ -23,14 +23,14 @@ from ptweave.merge.program import Program, check
 from ptweave.merge.tables import BATCH_ROWS, I32, I64
 
 MAX_STACKS = 3_000_000
-"""Distinct call stacks kept of a run; what calls beyond them is counted below [folded]. A script that imports polars or
-DuckDB and asks one question has 2.9 million."""
+"""Distinct call stacks kept of a run; what is called in others is counted below [folded], see tree.h. A script that
+imports polars or DuckDB and asks one question has 2.9 million."""
 
 MAX_DEPTH = 512
 """Frames kept of a stack: the outermost MAX_DEPTH - 1 and the innermost one."""
 
 NODE_DTYPE = np.dtype([
-    ("parent", "<u4"), ("function", "<u4"), ("block", "<u4"), ("depth", "<u4"), ("thread", "<u4"), ("zero", "<u4"),
+    ("parent", "<u4"), ("function", "<u4"), ("block", "<u4"), ("depth", "<u4"), ("thread", "<u4"), ("below", "<u4"),
     ("calls", "<i8"), ("instructions", "<i8"), ("blocks", "<i8"),
     ("spent", "<u8", (2,))])
 CALL_DTYPE = np.dtype([
