@@ -245,11 +245,15 @@ static int step_agreeing(struct ptm_compare *compare)
 
 /* --- where they agree again --------------------------------------------------------------------------------------- */
 
+static int64_t walked(const struct ptm_compare *compare)
+{
+	return compare->sides[0].main.walk->next + compare->sides[1].main.walk->next;
+}
+
 /* Blocks a scout may run now, so that all of them together stay within their share. */
 static int64_t scout_limit(const struct ptm_compare *compare)
 {
-	const int64_t walked = compare->sides[0].main.walk->next + compare->sides[1].main.walk->next;
-	const int64_t left = SCOUT_BLOCKS + SCOUT_SHARE * walked - compare->scouted;
+	const int64_t left = SCOUT_BLOCKS + SCOUT_SHARE * walked(compare) - compare->scouted;
 
 	return left > SCOUT_BLOCKS ? SCOUT_BLOCKS : left < SCOUT_LEAST ? SCOUT_LEAST : left;
 }
@@ -304,6 +308,7 @@ static int find_agreement(struct ptm_compare *compare)
 				return error;
 			cut = cut && windows[i].n < wanted;
 		}
+		sync_allow(&compare->sync, walked(compare));
 		found = sync_find(&compare->sync, &windows[0], &windows[1], &at[0], &at[1]);
 		if (found < 0)
 			return found;
@@ -545,6 +550,7 @@ int ptm_correspond(const uint64_t *a, size_t n_a, const uint64_t *b, size_t n_b,
 			const struct sync_window left = { a + i, most_a < wanted ? most_a : wanted, most_a <= wanted };
 			const struct sync_window right = { b + j, most_b < wanted ? most_b : wanted, most_b <= wanted };
 
+			sync_allow(&sync, (int64_t)(i + j));
 			error = sync_find(&sync, &left, &right, &at_a, &at_b);
 		}
 		i += error ? at_a : 1;

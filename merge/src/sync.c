@@ -12,6 +12,11 @@
 /* Elements in a row that are no accident. */
 enum { SURE = 3, SURE_BEHIND_HOLE = 24 };
 
+enum {
+	PLACES = 1 << 28, /* that may be looked at in any case: half a second */
+	PLACES_SHARE = 4, /* and for each element that was gone through */
+};
+
 struct stretch {
 	int32_t a;
 	int32_t b;
@@ -20,13 +25,22 @@ struct stretch {
 
 void sync_init(struct sync *sync)
 {
-	*sync = (struct sync){ 0 };
+	*sync = (struct sync){ .edits = SYNC_EDITS };
 }
 
 void sync_deinit(struct sync *sync)
 {
 	free(sync->rows);
 	*sync = (struct sync){ 0 };
+}
+
+void sync_allow(struct sync *sync, int64_t walked)
+{
+	const int64_t left = PLACES + PLACES_SHARE * walked - sync->spent;
+
+	sync->edits = SYNC_EDITS;
+	while (sync->edits > SYNC_LEAST && (int64_t)sync->edits * sync->edits / 2 > left)
+		sync->edits /= 2;
 }
 
 /* Row d holds the furthest place on each of the diagonals -d, -d + 2, …, d: d + 1 of them. */
@@ -80,7 +94,7 @@ static int32_t begin(const struct sync *sync, int32_t d, int32_t k)
 	return above(reached, d, k) ? reached[0] : reached[-1] + 1;
 }
 
-/* Edits until a window ends; `*end` is the diagonal. -1: more than SYNC_EDITS, `*end` is then the furthest. */
+/* Edits until a window ends; `*end` is the diagonal. -1: more than `limit`, `*end` is then the furthest. */
 static int32_t search(struct sync *sync, const struct sync_window *a, const struct sync_window *b, int32_t limit,
 		      int32_t *end)
 {
@@ -91,6 +105,7 @@ static int32_t search(struct sync *sync, const struct sync_window *a, const stru
 
 		if (make_room(sync, d))
 			return -ENOMEM;
+		sync->spent += d + 1;
 		for (int32_t k = -d; k <= d; k += 2) {
 			int32_t x = begin(sync, d, k);
 
@@ -140,7 +155,7 @@ static struct stretch first_sure(const struct sync *sync, int32_t d, int32_t k, 
 int sync_find(struct sync *sync, const struct sync_window *a, const struct sync_window *b, size_t *at_a, size_t *at_b)
 {
 	const size_t shorter = a->n < b->n ? a->n : b->n, both = a->n + b->n;
-	const int32_t limit = (int32_t)(both < SYNC_EDITS ? both : SYNC_EDITS);
+	const int32_t limit = both < (size_t)sync->edits ? (int32_t)both : sync->edits;
 	struct stretch found;
 	int32_t k = 0, total, d = search(sync, a, b, limit, &k);
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -21,7 +22,7 @@ from ptweave.data.errors import BadInput
 from ptweave.data.schemas import FLOW, SYSCALLS
 from ptweave.data.table_writer import write_table
 from ptweave.merge import Run, merge_run
-from ptweave.merge.compare import Compared, Comparer
+from ptweave.merge.compare import Compared, Comparer, correspond
 from ptweave.merge.events import merge_events
 from ptweave.merge.places import match_places
 from ptweave.merge.run_code import Code
@@ -254,6 +255,16 @@ def test_without_a_table_the_rest_is_compared_and_that_is_said(
     shutil.rmtree(b / "tables" / "threads")
     with Run(a) as one, Run(b) as other, pytest.raises(BadInput, match="table threads: was not made"):
         one.diff(other)
+
+
+def test_sequences_of_nothing_in_common_are_gone_through_and_what_they_end_in_is_found() -> None:
+    """Searching is bounded by all searches together: each for itself this would take minutes."""
+    apart = np.arange(40_000, dtype=np.uint64)
+    a = np.concatenate([apart, apart[:500] + np.uint64(1 << 40)])
+    b = np.concatenate([apart + np.uint64(1 << 32), apart[:500] + np.uint64(1 << 40)])
+    found = correspond(a, b)
+    assert (found[:40_000] == -1).all()
+    assert (found[40_000:] == np.arange(40_000, 40_500)).all()
 
 
 # --- against a model: rounds correspond one to one, so what differs is known without aligning anything ---
