@@ -547,10 +547,13 @@ int ptm_correspond(const uint64_t *a, size_t n_a, const uint64_t *b, size_t n_b,
 		error = 0;
 		for (size_t wanted = FIRST_WINDOW; !error && wanted <= SYNC_WINDOW; wanted *= 8) {
 			const size_t most_a = n_a - i, most_b = n_b - j;
-			const struct sync_window left = { a + i, most_a < wanted ? most_a : wanted, most_a <= wanted };
-			const struct sync_window right = { b + j, most_b < wanted ? most_b : wanted, most_b <= wanted };
 
 			sync_allow(&sync, (int64_t)(i + j));
+			/* without enough edits for all there is, nothing found does not mean that there is nothing */
+			const bool all = most_a + most_b <= (size_t)sync.edits;
+			const struct sync_window left = { a + i, most_a < wanted ? most_a : wanted, all && most_a <= wanted };
+			const struct sync_window right = { b + j, most_b < wanted ? most_b : wanted, all && most_b <= wanted };
+
 			error = sync_find(&sync, &left, &right, &at_a, &at_b);
 		}
 		i += error ? at_a : 1;
