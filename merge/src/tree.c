@@ -251,16 +251,10 @@ static int find_or_add(struct ptm_tree *tree, uint32_t parent, uint32_t function
 	return 0;
 }
 
-/* A [folded] node below `parent`, which is as shallow as it may be, or at the bottom. */
-static int add_folded(struct ptm_tree *tree, uint32_t parent, uint32_t *ret)
+/* Whether there is room for a node more that folds behind outermost frames. */
+static bool has_room_for_folded(const struct ptm_tree *tree)
 {
-	const uint64_t slot = *find(tree, hash(parent, PTM_FOLDED, PTM_NONE), parent, PTM_FOLDED, PTM_NONE);
-
-	if (slot) {
-		*ret = number_in(slot);
-		return 0;
-	}
-	return add(tree, parent, PTM_FOLDED, PTM_NONE, ret);
+	return tree->n < tree->max_nodes + tree->max_nodes / SPARE_FOLDED;
 }
 
 /* The [folded] node for what is called from `parent`, whose own place in the tree is known. */
@@ -275,9 +269,9 @@ static int find_folded(struct ptm_tree *tree, uint32_t parent, uint32_t *ret)
 	}
 	while (outer != PTM_NONE && tree->nodes[outer].depth > SHALLOW)
 		outer = tree->nodes[outer].parent;
-	if (tree->n >= tree->max_nodes + tree->max_nodes / SPARE_FOLDED)
+	if (!has_room_for_folded(tree))
 		outer = PTM_NONE;
-	error = add_folded(tree, outer, ret);
+	error = find_or_add(tree, outer, PTM_FOLDED, PTM_NONE, ret);
 	if (!error && parent != PTM_NONE)
 		tree->nodes[parent].below = *ret + 1;
 	return error;
@@ -294,9 +288,9 @@ static int fold_child(struct ptm_tree *tree, uint32_t parent, uint32_t function,
 
 	if (error)
 		return error;
-	if (tree->nodes[folded].parent != PTM_NONE && tree->n >= tree->max_nodes + tree->max_nodes / SPARE_FOLDED &&
+	if (tree->nodes[folded].parent != PTM_NONE && !has_room_for_folded(tree) &&
 	    !*find(tree, hash(folded, function, PTM_NONE), folded, function, PTM_NONE)) {
-		error = add_folded(tree, PTM_NONE, &folded);
+		error = find_or_add(tree, PTM_NONE, PTM_FOLDED, PTM_NONE, &folded);
 		if (error)
 			return error;
 	}
