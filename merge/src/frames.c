@@ -8,7 +8,6 @@
 enum {
 	FIRST_FRAMES = 256,
 	FIRST_CALLS = 4096,
-	SEARCH_ALWAYS = 64,  /* frames any search may look at */
 	SEARCH_EARNED = 8,   /* and more for every call made */
 };
 
@@ -33,6 +32,7 @@ void frames_begin(struct frames *frames)
 	frames->signal = 0;
 	frames->credit = 0;
 	frames->folded = 0;
+	frames->far = false;
 	frames->tape.on = false;
 	frames->instructions = frames->blocks = frames->mark = 0;
 	frames->next_call = 0;
@@ -89,8 +89,7 @@ static int finish(struct frames *frames, size_t index, int64_t x, int64_t t)
 	return 0;
 }
 
-/* Room for so many frames more. */
-static int reserve(struct frames *frames, size_t more)
+int frames_reserve(struct frames *frames, size_t more)
 {
 	size_t room = frames->room ? 2 * frames->room : FIRST_FRAMES;
 	struct frame *items;
@@ -161,7 +160,7 @@ int frames_enter(struct frames *frames, int64_t x, int64_t t, uint64_t ret, uint
 	if (frames->n == FRAMES_MAX)
 		return enter_beyond(frames, function, block, called);
 	frames_settle(frames, x);
-	error = reserve(frames, 1);
+	error = frames_reserve(frames, 1);
 	if (error)
 		return error;
 	if (function == PTM_SIGNAL) {
@@ -214,11 +213,19 @@ int frames_replace(struct frames *frames, int64_t x, int64_t t, uint32_t functio
 	return put(frames, frame, called);
 }
 
+int frames_presume(struct frames *frames, int64_t x, uint32_t function, uint32_t level)
+{
+	const struct frame frame = { .function = function, .block = level, .seq = x };
+	const int error = frames_reserve(frames, 1);
+
+	return error ? error : put(frames, frame, false);
+}
+
 int frames_become(struct frames *frames, uint32_t node, const struct ptm_block *blocks)
 {
 	const struct ptm_node *nodes = frames->tree->nodes;
 	const size_t n = nodes[node].depth;
-	const int error = n > frames->n ? reserve(frames, n - frames->n) : 0;
+	const int error = n > frames->n ? frames_reserve(frames, n - frames->n) : 0;
 
 	if (error)
 		return error;
@@ -227,7 +234,7 @@ int frames_become(struct frames *frames, uint32_t node, const struct ptm_block *
 		const uint32_t block = nodes[node].block;
 
 		frames->items[at] = (struct frame){
-			.ret = block == PTM_NONE ? 0 : blocks[block].addr + blocks[block].size,
+			.ret = at && block != PTM_NONE ? blocks[block].addr + blocks[block].size : 0,
 			.node = node,
 			.function = nodes[node].function,
 			.block = block,
@@ -256,7 +263,7 @@ static void pay(struct frames *frames, size_t looked)
 static void note_search(struct frames *frames, size_t looked)
 {
 	if (looked > SEARCH_ALWAYS)
-		frames->tape.failed = true;
+		frames->tape.failed = frames->far = true;
 }
 
 size_t frames_find_function(struct frames *frames, uint32_t function)
@@ -274,7 +281,7 @@ size_t frames_find_function(struct frames *frames, uint32_t function)
 	return 0;
 }
 
-static bool returns_to(const struct frame *frame, const struct ptm_block *blocks, const struct ptm_block *to)
+bool frames_returns_to(const struct frame *frame, const struct ptm_block *blocks, const struct ptm_block *to)
 {
 	if (frame->function == PTM_SIGNAL)
 		return false;
@@ -288,7 +295,7 @@ static size_t find_return(const struct frames *frames, size_t limit, const struc
 			  const struct ptm_block *to)
 {
 	for (size_t looked = 0; looked < limit; looked++)
-		if (returns_to(&frames->items[frames->n - 1 - looked], blocks, to))
+		if (frames_returns_to(&frames->items[frames->n - 1 - looked], blocks, to))
 			return frames->n - 1 - looked;
 	return SIZE_MAX;
 }

@@ -18,11 +18,13 @@
 /* Frames kept; what nests deeper is counted in its FRAMES_MAX-th frame. No default thread stack holds as many. */
 enum { FRAMES_MAX = 1 << 20 };
 
+enum { SEARCH_ALWAYS = 64 }; /* frames that any search may look at */
+
 struct frame {
 	uint64_t ret;        /* where it returns to (packed; of a signal: what was interrupted); 0 unknown */
 	uint32_t node;
 	uint32_t function;
-	uint32_t block;      /* block that called it; PTM_NONE */
+	uint32_t block;      /* block that called it; PTM_NONE; of a bottom frame that is presumed: its level */
 	uint32_t outer;      /* of a signal's frame: `signal` when it was entered */
 	int64_t call;
 	int64_t seq;
@@ -39,6 +41,7 @@ struct frames {
 	uint32_t signal;     /* index + 1 of the innermost signal's frame; 0 none */
 	uint64_t credit;     /* frames a failing search may still look at */
 	size_t folded;       /* index + 1 of the lowest frame whose node is not its whole stack; 0 none */
+	bool far;            /* a search looked at more frames than any may */
 
 	int64_t instructions; /* collected for the top frame */
 	int64_t blocks;
@@ -83,9 +86,24 @@ int frames_leave(struct frames *frames, int64_t x, int64_t t, size_t n);
 /* The top frame becomes one of another function (a tail jump): same caller, same return address. */
 int frames_replace(struct frames *frames, int64_t x, int64_t t, uint32_t function, bool called);
 
+/* The stack, which is empty, gets a frame that is there already: `level` frames below the one that was the top when a part
+ * of a thread began (part.h), of which only its function is known. -ENOMEM. */
+int frames_presume(struct frames *frames, int64_t x, uint32_t function, uint32_t level);
+
+/* True when the bottom frame is such a one. */
+static inline bool frames_presumed(const struct frames *frames)
+{
+	return frames->n && frames->items[0].block != PTM_NONE;
+}
+
 /* The stack becomes that of `node`, nothing of which is folded or a signal's; what was collected is given away already.
  * `blocks` are the program's. -ENOMEM. */
 int frames_become(struct frames *frames, uint32_t node, const struct ptm_block *blocks);
+
+/* Room for so many frames more. -ENOMEM. */
+int frames_reserve(struct frames *frames, size_t more);
+/* True when a frame returns to `to`. */
+bool frames_returns_to(const struct frame *frame, const struct ptm_block *blocks, const struct ptm_block *to);
 
 /* Number of frames left when the innermost frame of `function` below the top becomes the top; 0 none found. */
 size_t frames_find_function(struct frames *frames, uint32_t function);

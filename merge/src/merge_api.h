@@ -211,6 +211,30 @@ const struct ptm_call *ptm_walk_calls(struct ptm_walk *walk, size_t *ret);
 const struct ptm_mark *ptm_walk_marks(struct ptm_walk *walk, size_t *ret);
 const struct ptm_visit *ptm_walk_visits(struct ptm_walk *walk, size_t *ret);
 
+/*
+ * A thread may be walked in parts, each by a walk with a program in common and a tree of its own. A part other than the
+ * first begins with a stack that is not known: what it takes for granted of it is looked at when it is joined.
+ * ptm_walk_feed and ptm_walk_follow return -ECANCELED where a part cannot know how to go on: it is of no use then.
+ */
+/* Start a part: it begins at block `seq`, behind path `before`. -EINVAL: there is no such path; -ENOMEM. */
+int ptm_walk_begin_within(struct ptm_walk *walk, int64_t seq, int32_t before);
+/* Moments before where the walk is, at least one of them after it unless there are no more, are passed, and no time is
+ * counted: once, before it is fed, and when a walk that was joined is to be fed itself. Returns how many were used. */
+size_t ptm_walk_skip(struct ptm_walk *walk, const int64_t *anchor_seqs, const int64_t *anchor_times, size_t n_anchors);
+/* The thread goes on in another part. Feeding may go on, too. */
+void ptm_walk_pause(struct ptm_walk *walk, const int64_t *anchor_seqs, const int64_t *anchor_times, size_t n_anchors);
+/* 1 when the walk, paused, is as `part`, which begins there, took for granted; 0 when not. */
+int ptm_walk_fits(const struct ptm_walk *walk, const struct ptm_walk *part);
+/* Numbers in `callers` of what `others` has of a part that fits. -ENOMEM. */
+int ptm_walk_callers(const struct ptm_walk *walk, const struct ptm_callers *others, struct ptm_callers *callers,
+		     uint32_t *numbers);
+/* A part that fits and was paused or ended: what it counted is counted here, its stacks are in this walk's tree as if it
+ * had met them itself, and the walk is where the part is. -ENOSPC when the tree would have to fold, or the part's did:
+ * nothing is counted, and the walk is where it was; -ENOMEM. */
+int ptm_walk_join(struct ptm_walk *walk, const struct ptm_walk *part);
+/* What is remembered of paths is given up. */
+void ptm_walk_forget(struct ptm_walk *walk);
+
 int ptm_callers_create(struct ptm_callers **ret);
 void ptm_callers_destroy(struct ptm_callers *callers);
 /* Marks, with the numbers of their callers among the distinct ones: 0, 1, … as they are met first. -ENOMEM. */

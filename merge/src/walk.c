@@ -42,6 +42,7 @@ void ptm_walk_destroy(struct ptm_walk *walk)
 	free(walk->marks);
 	visits_deinit(&walk->visits);
 	memo_deinit(&walk->memo);
+	part_deinit(&walk->part);
 	free(walk);
 }
 
@@ -57,6 +58,7 @@ void ptm_walk_begin(struct ptm_walk *walk)
 	walk->sigreturn = false;
 	walk->called = true;
 	walk->next_event = walk->n_events = 0;
+	part_deinit(&walk->part);
 }
 
 const struct ptm_call *ptm_walk_calls(struct ptm_walk *walk, size_t *ret)
@@ -154,8 +156,11 @@ static int unwind(struct ptm_walk *walk, int64_t x, const struct ptm_block *to)
 	size_t left = 0;
 
 	if (frames->n && to->function >= PTM_FIRST_FUNCTION && frames_top(frames)->function != to->function &&
-	    !(to->flags & PTM_ENTRY))
+	    !(to->flags & PTM_ENTRY)) {
 		left = frames_find_function(frames, to->function);
+		if (!left && frames_presumed(frames))
+			return -ECANCELED;
+	}
 	if (left) {
 		const int error = frames_leave(frames, x, walk_now(walk, x), left);
 
@@ -176,8 +181,10 @@ static int do_return(struct ptm_walk *walk, int64_t x, const struct ptm_block *t
 		return 0;
 	}
 	left = frames_find_return(frames, walk->program->blocks, to);
-	if (left == SIZE_MAX)
-		return unwind(walk, x, to);
+	if (left == SIZE_MAX) {
+		error = frames_presumed(frames) ? part_return(walk, x, to) : 0;
+		return error ? error : unwind(walk, x, to);
+	}
 	error = frames_leave(frames, x, walk_now(walk, x), left);
 	return error ? error : go_on(walk, x, to);
 }
@@ -192,7 +199,7 @@ static int do_indirect_jump(struct ptm_walk *walk, int64_t x, const struct ptm_b
 	if (to->flags & PTM_RESUMED && !frames->beyond)
 		left = frames_find_near_return(frames, walk->program->blocks, to);
 	if (left == SIZE_MAX)
-		return unwind(walk, x, to);
+		return to->flags & PTM_RESUMED && frames_presumed(frames) ? -ECANCELED : unwind(walk, x, to);
 	const int error = frames_leave(frames, x, walk_now(walk, x), left);
 
 	return error ? error : go_on(walk, x, to);
@@ -376,6 +383,8 @@ static int put_mark(struct ptm_walk *walk, int64_t x, uint32_t block)
 		mark.callers.returns[i] = frames->items[frames->n - 1 - i].ret;
 		mark.callers.known = i + 1;
 	}
+	if (frames_presumed(frames) && mark.callers.known < PTM_RETURNS)
+		part_note_level(&mark.callers, frames->items[0].block);
 	return walk_put_mark(walk, &mark);
 }
 
@@ -554,6 +563,8 @@ static int64_t walk_all(struct ptm_walk *walk, const int64_t *seqs, const int32_
 
 		if (some < 0)
 			return some;
+		if (walk->part.n && walk->frames.folds[TREE_MANY])
+			return -ECANCELED;
 		done += (size_t)some;
 	}
 	*anchors_used = walk->timeline.next;

@@ -9,6 +9,7 @@
 #include "frames.h"
 #include "memo.h"
 #include "merge_api.h"
+#include "part.h"
 #include "program.h"
 #include "timeline.h"
 #include "tree.h"
@@ -45,6 +46,7 @@ struct ptm_walk {
 
 	struct memo memo;
 	struct recorded recorded;
+	struct part part;
 };
 
 /* Get to a path that begins at `seq`: what was not recorded before it is a gap. -EILSEQ: ordinals that go back. */

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from itertools import accumulate, pairwise
 
 import numpy as np
@@ -38,10 +38,15 @@ class Source:
         self.batches = batches
         self.times = 0
 
-    def read(self) -> Iterator[Batch]:
+    def read(self, skip: int) -> Generator[Batch, None, None]:
+        """Without the first rows."""
         self.times += 1
         for seqs, paths in self.batches:
-            given = seqs.copy(), paths.copy()
+            if skip >= len(seqs) and skip:
+                skip -= len(seqs)
+                continue
+            given = seqs[skip:].copy(), paths[skip:].copy()
+            skip = 0
             yield given
             for column in given:
                 column.fill(-77)
@@ -99,6 +104,34 @@ def test_only_what_does_not_fit_is_read_again(program: Program, hole: int, limit
     first = as_lists(flow.first())
     assert second(flow) == first
     assert source.times == read
+
+
+@given(rows=st.lists(st.tuples(st.sampled_from([0] * 6 + [3]), st.integers(0, 3)), min_size=1, max_size=40),
+       cuts=st.lists(st.integers(1, 39), max_size=9), limit=st.sampled_from([0, 30, 4000]), count=st.integers(1, 6))
+def test_parts_are_the_flow_one_after_the_other(program: Program, rows: list[tuple[int, int]], cuts: list[int],
+                                                limit: int, count: int) -> None:
+    """Each says what came before it."""
+    batches = [batch for batch in flow_of(rows, cuts) if len(batch[0])]
+    flow = KeptFlow(Source(batches).read, program, limit)
+    whole = as_lists(flow.first())
+    places = [None, *flow.cuts(count), None]
+    assert len(places) - 1 <= count
+    parts = [[(ordinals(seqs, paths), paths.tolist()) for seqs, paths in flow.again(begin, end)]
+             for begin, end in pairwise(places)]
+    assert [batch for part in parts for batch in part] == whole
+    for part, cut in zip(parts, places[1:-1], strict=False):
+        assert cut is not None
+        seqs, paths = part[-1]
+        assert (cut.last, cut.before, flow.seq(cut)) == (seqs[-1], paths[-1], seqs[-1] + LENGTHS[paths[-1]])
+    assert all(parts)
+    assert flow.end.rows == len(rows)
+
+
+def test_parts_are_about_of_one_size(program: Program) -> None:
+    flow = KeptFlow(Source(flow_of([(0, 1)] * 60, list(range(1, 60)))).read, program)
+    list(flow.first())
+    assert [cut.rows for cut in flow.cuts(4)] == [15, 30, 45]
+    assert flow.cuts(1) == []
 
 
 def test_a_path_that_begins_one_block_late_is_told_from_one_that_follows(program: Program) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ptweave.merge.accesses import thunks_at
 from ptweave.merge.align import FAR, NO_TIME, Aligner, Occurrences, Placement, Records, bounds
-from ptweave.merge.moments import Window, joined
+from ptweave.merge.moments import Window, behind, joined
 from ptweave.merge.tables import I64
 
 
@@ -45,6 +45,19 @@ def test_joined_moments_are_all_there_sorted_and_never_go_back(clock: list[tuple
     window.reach(1 << 62)
     assert sorted(window.seqs.tolist()) == sorted(seq for seq, _ in known + more) == window.seqs.tolist()
     assert all(a <= b for a, b in itertools.pairwise(window.times.tolist()))
+
+
+@given(moments=st.lists(st.tuples(st.integers(0, 50), st.integers(0, 999)), max_size=15),
+       cuts=st.lists(st.integers(0, 15), max_size=3), seq=st.integers(0, 60))
+def test_moments_behind_a_block_begin_with_the_last_one_before_it(moments: list[tuple[int, int]], cuts: list[int],
+                                                                  seq: int) -> None:
+    known = list(zip(sorted(seq for seq, _ in moments), sorted(t for _, t in moments), strict=True))
+    edges = [0, *sorted(min(cut, len(known)) for cut in cuts), len(known)]
+    batches = iter([(array([seq for seq, _ in known[a:b]]), array([t for _, t in known[a:b]]))
+                    for a, b in itertools.pairwise(edges)])
+    found = [pair for seqs, times in behind(batches, seq) for pair in zip(seqs.tolist(), times.tolist(), strict=True)]
+    before, after = [one for one in known if one[0] < seq], [one for one in known if one[0] >= seq]
+    assert found == before[-1:] + after
 
 
 def known(seq: I64, low: I64, high: I64) -> Occurrences:

@@ -16,8 +16,8 @@ from support.programs import SCARCE_MEMORY
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = [ROOT / "merge" / "src" / name
            for name in ("program.c", "timeline.c", "tree.c", "tape.c", "frames.c", "visits.c", "memo.c", "replay.c",
-                        "walk.c", "clocks.c", "graph.c", "graph_flow.c", "graph_bytes.c", "graph_races.c", "sync.c",
-                        "side.c", "compare.c", "callers.c", "distinct.c", "timeline_rows.c")]
+                        "walk.c", "part.c", "clocks.c", "graph.c", "graph_flow.c", "graph_bytes.c", "graph_races.c",
+                        "sync.c", "side.c", "compare.c", "callers.c", "distinct.c", "timeline_rows.c")]
 FLAGS = ["-std=c11", "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined",
          "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"]
 
@@ -47,6 +47,22 @@ def test_random_and_hostile_inputs_are_taken_without_a_fault(merge: Callable[...
                     ROOT / "tests" / "programs" / f"{name}.c", merge(*more)], check=True)
     done = subprocess.run([out, "400"], capture_output=True, text=True, timeout=300, check=False)
     assert (done.returncode, done.stderr, done.stdout) == (0, "", f"{said}\n")
+
+
+@pytest.mark.parametrize("more", [[], ["-DMEMO_BITS=4"], ["-DMEMO_COUNTED=2"]], ids=" ".join)
+def test_walking_in_parts_finds_what_walking_the_whole_does(merge: Callable[..., Path], more: list[str],
+                                                            tmp_path: Path) -> None:
+    """Every way in which a part may turn out is there; the control joins parts that do not fit."""
+    out = tmp_path / "parts"
+    subprocess.run(["gcc", *FLAGS, *more, "-I", ROOT / "merge" / "src", "-o", out,
+                    ROOT / "tests" / "programs" / "merge_parts.c", merge(*more)], check=True)
+    done = subprocess.run([out, "400"], capture_output=True, text=True, timeout=300, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    counts = re.fullmatch(r"400 flows: (\d+) parts joined, (\d+) given up, (\d+) unfit, (\d+) too large\n", done.stdout)
+    assert counts
+    assert all(int(count) >= least for count, least in zip(counts.groups(), (500, 200, 200, 20), strict=True))
+    blind = subprocess.run([out, "400", "blind"], capture_output=True, text=True, timeout=300, check=False)
+    assert blind.returncode and "Assertion" in blind.stderr
 
 
 def test_the_extension_is_built_from_all_sources() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import itertools
 import random
-import shutil
 import tempfile
 import threading
 import time
@@ -19,11 +18,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ptweave.data.bundle import Bundle
 from ptweave.data.errors import BadInput
 from ptweave.merge import merge_run
 from ptweave.merge.walk import Counted, Walker
 from support.bundle_writer import BundleWriter
+from support.merged import merged, walkers
 from support.random_calls import Program, Reference, execute
 
 THREADS = 7
@@ -49,18 +48,6 @@ def write_run(path: Path, seed: int, rounds: int = 3) -> BundleWriter:
         for seq, t in zip(seqs, sorted(draw.randrange(1 << 30) for _ in seqs), strict=True):
             writer.moment(thread, seq, t)
     return writer
-
-
-def merged(source: Bundle, to: Path, jobs: int) -> dict[str, bytes]:
-    """The tables' files, and the ledger, of a copy that is merged with so many walks at a time."""
-    shutil.copytree(source.path, to)
-    merge_run(Bundle.open(to), jobs=jobs)
-    files = {str(path.relative_to(to)): path.read_bytes() for path in sorted((to / "tables").rglob("*.parquet"))}
-    return {**files, "ledger": (to / "ledger.json").read_bytes()}
-
-
-def walkers() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("walk")]
 
 
 @settings(max_examples=40, deadline=None)

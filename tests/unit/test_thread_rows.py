@@ -34,24 +34,26 @@ def written(folder: Path, threads: list[int], group: int, statistics: bool = Tru
     return bundle
 
 
-def read(bundle: Bundle) -> dict[int, list[int]]:
+def read(bundle: Bundle, skip: int = 0) -> dict[int, list[int]]:
     rows = ThreadRows(bundle, FLOW, ["seq", "path"])
     try:
-        return {thread: [seq for batch in rows.batches(thread) for seq in numbers(batch, "seq").tolist()]
+        return {thread: [seq for batch in rows.batches(thread, skip) for seq in numbers(batch, "seq").tolist()]
                 for thread in rows.threads()}
     finally:
         rows.close()
 
 
 @given(threads=st.lists(st.integers(-3, 6), max_size=60).map(sorted), group=st.integers(1, 70),
-       statistics=st.booleans(), batch=st.integers(1, 9))
+       statistics=st.booleans(), batch=st.integers(1, 9), skip=st.integers(0, 30))
 def test_each_thread_has_its_rows_in_order_and_no_others(tmp_path_factory: pytest.TempPathFactory, threads: list[int],
-                                                         group: int, statistics: bool, batch: int) -> None:
+                                                         group: int, statistics: bool, batch: int, skip: int) -> None:
+    """Also without its first ones."""
     bundle = written(tmp_path_factory.mktemp("rows"), threads, group, statistics)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tables, "BATCH_ROWS", batch)
-        found = read(bundle)
+        found, rest = read(bundle), read(bundle, skip)
     assert found == {thread: [seq for seq, of in enumerate(threads) if of == thread] for thread in set(threads)}
+    assert rest == {thread: seqs[skip:] for thread, seqs in found.items()}
 
 
 @pytest.mark.parametrize("threads", [[0, 1, 0, 1], [1, 0], [0, 0, 1, 1, 1, 0], [0, 2, 2, 1]])

@@ -8,8 +8,10 @@ bytes a row.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -36,32 +38,65 @@ class Following:
     end: int
 
 
+@dataclass(frozen=True)
+class Cut:
+    """A place between two batches: so many batches and rows come before it, the last of them with this ordinal and path
+    (-1: there is none)."""
+
+    batches: int = 0
+    rows: int = 0
+    last: int = 0
+    before: int = -1
+
+
 class KeptFlow:
     """Batches (ordinals, paths) of one thread's flow.
 
-    `read` reads them from the start. The first going over keeps them, up to `limit` bytes; a thread with more is read
-    again.
+    `read` reads them, without the first so many rows. The first going over keeps them, up to `limit` bytes; a thread
+    with more is read again.
     """
 
-    def __init__(self, read: Callable[[], Iterator[Batch]], program: Program, limit: int = KEPT_BYTES) -> None:
+    def __init__(self, read: Callable[[int], Generator[Batch, None, None]], program: Program,
+                 limit: int | None = None) -> None:
         self._read = read
         self._program = program
-        self._limit = self._room = limit
+        self._limit = self._room = KEPT_BYTES if limit is None else limit
         self._kept: list[tuple[I64 | Following, npt.NDArray[np.uint16] | I32]] | None = []
+        self._cuts = [Cut()]
 
     def first(self) -> Iterator[Batch]:
         """All batches, to be gone over to the end; where that was given up, once more from the start."""
-        self._room, self._kept = self._limit, []
-        for seqs, paths in self._read():
+        self._room, self._kept, self._cuts = self._limit, [], [Cut()]
+        for seqs, paths in self._read(0):
             self._keep(seqs, paths)
+            before = self._cuts[-1]
+            last = (int(seqs[-1]), int(paths[-1])) if len(seqs) else (before.last, before.before)
+            self._cuts.append(Cut(before.batches + 1, before.rows + len(seqs), *last))
             yield seqs, paths
 
-    def again(self) -> Iterator[tuple[I64 | Following, I32]]:
-        """The same batches, after `first`."""
+    @property
+    def end(self) -> Cut:
+        """Where the flow ends, after `first`."""
+        return self._cuts[-1]
+
+    def cuts(self, count: int) -> list[Cut]:
+        """Where the flow falls into about so many parts of one size: where each but the first one begins."""
+        rows = [cut.rows for cut in self._cuts]
+        places = np.searchsorted(rows, [rows[-1] * part // count for part in range(1, count)])
+        return [self._cuts[place] for place in np.unique(places) if 0 < place < len(rows) - 1]
+
+    def seq(self, cut: Cut) -> int:
+        """The ordinal of the block behind what comes before a place. Raises BadInput for a path that does not exist."""
+        return self._program.after(cut.last, cut.before) if cut.rows else 0
+
+    def again(self, begin: Cut | None = None, end: Cut | None = None) -> Iterator[tuple[I64 | Following, I32]]:
+        """The same batches, or those between two places, after `first`."""
+        begin, end = begin or self._cuts[0], end or self._cuts[-1]
         if self._kept is None:
-            yield from self._read()
+            with closing(self._read(begin.rows)) as rows:
+                yield from islice(rows, end.batches - begin.batches)
             return
-        for seqs, kept in self._kept:
+        for seqs, kept in self._kept[begin.batches:end.batches]:
             yield seqs, kept.astype(np.int32, copy=False)
 
     def drop(self) -> None:

@@ -52,6 +52,22 @@ def _sorted(seqs: I64, times: I64, latest: int) -> Moments:
     return np.ascontiguousarray(seqs[order]), np.maximum.accumulate(clipped)
 
 
+def behind(moments: Iterator[Moments], seq: int) -> Iterator[Moments]:
+    """Moments from the last one before block `seq` on."""
+    last: Moments | None = None
+    for seqs, times in moments:
+        begin = int(np.searchsorted(seqs, seq))  # sorted: see joined
+        if begin:
+            last = seqs[begin - 1:begin], times[begin - 1:begin]
+        if begin == len(seqs):
+            continue
+        yield from [last] if last else []
+        yield seqs[begin:], times[begin:]
+        yield from moments
+        return
+    yield from [last] if last else []
+
+
 class Window:
     """Moments as a walk consumes them: always at least one beyond the block it has reached, if there is one."""
 

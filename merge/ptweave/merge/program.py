@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any
 
@@ -69,8 +70,10 @@ class Program:
     def __init__(self, bundle: Bundle) -> None:
         self._where = str(bundle.tables)
         self.functions: list[str | None] = [None, SIGNAL_NAME, FOLDED_NAME]
-        self.blocks = self._load_blocks(bundle)
-        self._offsets, self._values = self._load_paths(bundle)
+        with ThreadPoolExecutor(1) as beside:
+            paths = beside.submit(self._load_paths, bundle)
+            self.blocks = self._load_blocks(bundle)
+            self._offsets, self._values = paths.result()
         self._dictionary: tuple[I32, pa.Array] | None = None
         self.handle = ffi.NULL
 

@@ -12,6 +12,8 @@ import shutil
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import pairwise
 from threading import Lock
 from typing import Any
 
@@ -55,8 +57,9 @@ from ptweave.merge.addresses import Addresses
 from ptweave.merge.beside import Beside
 from ptweave.merge.events import Events, events_of, interruptions, merge_events
 from ptweave.merge.graph import GraphTables
-from ptweave.merge.kept_flow import KeptFlow
+from ptweave.merge.kept_flow import Cut, KeptFlow
 from ptweave.merge.moments import Moments, joined, known_moments
+from ptweave.merge.parts import walk_in_parts
 from ptweave.merge.program import Program
 from ptweave.merge.recorded_stacks import RecordedStacks
 from ptweave.merge.scratch import Scratch
@@ -68,7 +71,7 @@ from ptweave.merge.threads import forking_functions, start_routines, thread_tabl
 from ptweave.merge.thunks import Thunks
 from ptweave.merge.transfers import Transfers
 from ptweave.merge.variables import Variables
-from ptweave.merge.walk import Folds, Marks, Walked, Walker
+from ptweave.merge.walk import Folds, Marks, Stretch, Walked, Walker
 from ptweave.merge.walks import MOST_WALKS, Walk, Walks
 
 _MADE_HERE = (THREADS, PROCESSES, SYSCALLS, THUNKS, ACCESSES, ALLOCATIONS, TRANSFERS, EDGES, RACES, TAGS, PROBES,
@@ -76,6 +79,7 @@ _MADE_HERE = (THREADS, PROCESSES, SYSCALLS, THUNKS, ACCESSES, ALLOCATIONS, TRANS
 _LACKS = "merge: "
 _CALLS_FILE = "calls.parquet"
 _FEW_ROWS = 1 << 17  # of flow
+_PART_ROWS = 1 << 18
 _NONE: I64 = np.empty(0, np.int64)
 
 
@@ -121,6 +125,7 @@ class _Merge:
         self._reporting = Lock()
         self._done = 0
         self._total = 0
+        self._together = 1
         self._open = ExitStack()
         self._beside = Beside()
         self._lacks: list[str] = []
@@ -220,8 +225,8 @@ class _Merge:
 
     # --- the walk -------------------------------------------------------------------------------------------------
 
-    def _paths(self, thread: int) -> Generator[tuple[I64, I32], None, None]:
-        for batch in self._flow.batches(thread):
+    def _paths(self, thread: int, skip: int) -> Generator[tuple[I64, I32], None, None]:
+        for batch in self._flow.batches(thread, skip):
             yield numbers(batch, "seq", -1), numbers(batch, "path", -1)  # type: ignore[misc]
 
     def _report(self, rows: int) -> None:
@@ -240,7 +245,8 @@ class _Merge:
         folds = Folds()
         with ExitStack() as files:
             walker = files.enter_context(self._walker())
-            walks = files.enter_context(Walks(walker, lambda: self._walker(helps=True), self._at_a_time(threads)))
+            self._together = self._at_a_time(threads)
+            walks = files.enter_context(Walks(walker, self._helper, self._together))
             profile = files.enter_context(TableWriter(self._bundle.tables, PROFILE, pool=self._beside.pool))
             sink = None
             if self._want_calls:
@@ -256,6 +262,9 @@ class _Merge:
             with TableWriter(self._bundle.tables, STACKS, encoded=["function"], pool=self._beside.pool) as stacks:
                 walker.write_stacks(stacks)
             self._folds = folds
+
+    def _helper(self) -> Walker:
+        return self._walker(helps=True)
 
     def _walker(self, *, helps: bool = False) -> Walker:
         return Walker(self._program, calls=self._want_calls, where=str(self._bundle.tables / FLOW.name), helps=helps)
@@ -278,7 +287,7 @@ class _Merge:
             recorded.write(writer)
 
     def _kept_flow(self, thread: int) -> KeptFlow:
-        return KeptFlow(lambda: self._beside.ahead(self._paths(thread)), self._program)
+        return KeptFlow(lambda skip: self._beside.ahead(self._paths(thread, skip)), self._program)
 
     def _work(self, thread: int, sink: Any) -> tuple[_Thread, Walk]:
         """A thread, and what goes over its flow for the first and the second time. Several threads' may be gone over at
@@ -291,18 +300,34 @@ class _Merge:
             def emit(rows: Any) -> None:
                 sink.write_table(walker.calls(one.number, rows))
 
-            walked = walker.thread(one.flow.again(), self._moments(one.number, calls, one.end),
-                                   self._events(one.number, one.gaps, calls), emit if sink else None, self._report,
-                                   expected=self._thunks.in_thread(one.number) if self._thunks else 0)
+            stretches = self._stretches(one, calls)
+            walker.begin(expected=self._thunks.in_thread(one.number) if self._thunks else 0)
+            if len(stretches) > 1:
+                walk_in_parts(walker, stretches, self._helper, self._report)
+            else:
+                walker.go(stretches[0], emit if sink else None, self._report)
             one.flow.drop()
-            return walked
+            return walker.walked()
 
         return one, walk
+
+    def _stretches(self, one: _Thread, calls: ThreadCalls) -> list[Stretch]:
+        """A thread's flow, in parts that are walked at a time where it is long and nothing else is walked beside it."""
+        flow = one.flow
+        count = min(self._jobs, flow.end.rows // _PART_ROWS) if self._together == 1 and not self._want_calls else 1
+        cuts = [Cut(), *flow.cuts(min(count, MOST_WALKS)), flow.end]
+        seqs = [flow.seq(cut) for cut in cuts[:-1]]
+        events = self._events(one.number, one.gaps, calls)
+        of_each = np.split(events, np.searchsorted(events["seq"], seqs[1:]))
+        moments = partial(self._moments, one.number, calls, one.end)
+        return [Stretch(partial(flow.again, begin, end), moments, some, seq, begin.before, last=end is flow.end)
+                for (begin, end), seq, some in zip(pairwise(cuts), seqs, of_each, strict=True)]
 
     def _place_system_calls(self, one: _Thread, walker: Walker) -> ThreadCalls:
         """The first going over."""
         one.gaps = self._gaps(one.number)
-        found, one.end = self._find_system_calls(one, walker)
+        found = self._find_system_calls(one, walker)
+        one.end = one.flow.seq(one.flow.end)
         one.calls = ThreadCalls((np.empty(0, np.int64), np.empty(0, np.int64)), merge_events([]))
         if self._syscalls:
             one.calls = self._syscalls.place(one.number, found, one.gaps,
@@ -327,20 +352,17 @@ class _Merge:
         for some in self._tags:
             some.place(thread, moments)
 
-    def _find_system_calls(self, one: _Thread, walker: Walker) -> tuple[tuple[I64, I32], int]:
-        """Where system calls were made, and where the flow ends."""
+    def _find_system_calls(self, one: _Thread, walker: Walker) -> tuple[I64, I32]:
+        """Where system calls were made."""
         wanted = self._syscalls is not None and self._syscalls.in_thread(one.number) > 0
         found: list[tuple[I64, I32]] = []
-        end = 0
         for seqs, paths in one.flow.first():
             walker.go_on()
             if wanted:
                 found.append(self._program.system_calls(seqs, paths))
-            if len(seqs):
-                end = self._program.after(int(seqs[-1]), int(paths[-1]))
             self._report(len(seqs))
         return (np.concatenate([np.empty(0, np.int64), *(seqs for seqs, _ in found)]),
-                np.concatenate([np.empty(0, np.int32), *(blocks for _, blocks in found)])), end
+                np.concatenate([np.empty(0, np.int32), *(blocks for _, blocks in found)]))
 
     def _events(self, thread: int, gaps: I64, calls: ThreadCalls) -> Events:
         jumps = interruptions(self._pt_events, thread, self._clock, self._addresses, self._program)

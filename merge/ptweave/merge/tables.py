@@ -194,9 +194,10 @@ class ThreadRows:
             raise corrupt(self._paths[group.file], error) from error
         yield from self._cache.select(columns).to_batches(max_chunksize=BATCH_ROWS)
 
-    def batches(self, thread: int) -> Iterator[pa.RecordBatch]:
-        """The thread's rows (without the thread column). Raises BadInput for a file that is corrupt or unsorted."""
-        rows = self._rows_of(thread)
+    def batches(self, thread: int, skip: int = 0) -> Iterator[pa.RecordBatch]:
+        """The thread's rows (without the thread column), but for the first ones. Raises BadInput for a file that is
+        corrupt or unsorted."""
+        rows = self._rows_of(thread, skip)
         while True:
             with self._lock:
                 batch = next(rows, None)
@@ -204,14 +205,15 @@ class ThreadRows:
                 return
             yield batch
 
-    def _rows_of(self, thread: int) -> Iterator[pa.RecordBatch]:
+    def _rows_of(self, thread: int, skip: int) -> Iterator[pa.RecordBatch]:
         for group in self._groups:
             if not group.first <= thread <= group.last:
                 continue
-            if group.first == group.last:  # all of it is this thread's
-                yield from self._batches(group, self._columns)
-                continue
-            first, last = self._spans(group).get(thread, (0, 0))
+            first, last = 0, group.rows
+            if group.first != group.last:  # not all of it is this thread's
+                first, last = self._spans(group).get(thread, (0, 0))
+            left = min(skip, last - first)
+            first, skip = first + left, skip - left
             done = 0
             for batch in self._batches(group, self._columns) if last > first else ():
                 begin, end = max(first, done), min(last, done + len(batch))

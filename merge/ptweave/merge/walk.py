@@ -18,7 +18,7 @@ from ptweave.data.table_writer import TableWriter
 from ptweave.merge._merge import ffi, lib
 from ptweave.merge.events import Events
 from ptweave.merge.kept_flow import Following
-from ptweave.merge.moments import Moments, Window
+from ptweave.merge.moments import Moments, Window, behind
 from ptweave.merge.program import Program, check
 from ptweave.merge.tables import BATCH_ROWS, I32, I64
 
@@ -131,6 +131,10 @@ class Stopped(Exception):
     """A walk was told to stop."""
 
 
+class Unfit(Exception):
+    """A part of a thread needs more of the stack it begins with than is known."""
+
+
 class _Rows:
     """Rows that are added to: into memory that is taken at once where their number was guessed."""
 
@@ -150,13 +154,33 @@ class _Rows:
     def all(self) -> npt.NDArray[np.void]:
         return self._rows[:self._count]
 
+    def add(self, rows: npt.NDArray[np.void]) -> None:
+        self.more(len(rows))[:] = rows
+
 
 @dataclass
 class _Found:
-    """What was fetched so far."""
+    """What was fetched so far of a thread, and what was folded before it."""
 
+    folds: Folds
     thunks: _Rows
     visits: _Rows
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """What is walked at a time: a thread, or a part of it.
+
+    `flow` begins at ordinal `seq`, behind path `before` (-1: none, the thread begins); `moments` and `events` may begin
+    earlier, where they are needed. `last` says that the thread ends here.
+    """
+
+    flow: Callable[[], Flow]
+    moments: Callable[[], Iterator[Moments]]
+    events: Events
+    seq: int = 0
+    before: int = -1
+    last: bool = True
 
 
 class Walker:
@@ -193,30 +217,69 @@ class Walker:
                  trace: TracebackType | None) -> None:
         self.close()
 
-    def thread(self, flow: Flow, moments: Iterator[Moments], events: Events,
-               emit_calls: Callable[[npt.NDArray[np.void]], None] | None = None,
-               progress: Callable[[int], None] | None = None, *, expected: int = 0) -> Walked:
-        """Walk one thread, which executed `expected` markers of thunks. `progress` is told rows done.
-
-        Raises BadInput when the flow names paths that do not exist or goes back, Stopped after `stop`.
-        """
-        folds = self._folds()
+    def begin(self, expected: int = 0) -> None:
+        """A thread begins, which executes `expected` markers of thunks."""
         lib.ptm_walk_begin(self._walk)
-        window = Window(moments)
-        marks = _Found(_Rows(MARK_DTYPE, expected + 1), _Rows(VISIT_DTYPE, 1))
-        for seqs, paths in flow:
+        self._found = _Found(self._folds(), _Rows(MARK_DTYPE, expected + 1), _Rows(VISIT_DTYPE, 1))
+
+    def begin_within(self, stretch: Stretch) -> None:
+        """A part of a thread begins, of whose stack nothing is known."""
+        self.begin()
+        check(lib.ptm_walk_begin_within(self._walk, stretch.seq, stretch.before), self._where)
+
+    def go(self, stretch: Stretch, emit_calls: Callable[[npt.NDArray[np.void]], None] | None = None,
+           progress: Callable[[int], None] | None = None) -> None:
+        """Walk a stretch, from where the walk is. `progress` is told rows done.
+
+        Raises BadInput when the flow names paths that do not exist or goes back, Stopped after `stop`, Unfit when a
+        part is of no use."""
+        moments, events = stretch.moments(), stretch.events
+        window = Window(behind(moments, stretch.seq) if stretch.before >= 0 else moments)
+        if stretch.before >= 0:
+            window.reach(stretch.seq)
+            window.drop(lib.ptm_walk_skip(self._walk, *_anchors(window)))
+        for seqs, paths in stretch.flow():
             self.go_on()
-            self._feed(seqs, paths, window, events, marks, emit_calls)
+            self._feed(seqs, paths, window, events, emit_calls)
             events = events[self._events_used:]
             if progress:
                 progress(len(paths))
-        window.reach(1 << 62)
-        check(lib.ptm_walk_end(
-            self._walk, ffi.from_buffer("int64_t[]", window.seqs), ffi.from_buffer("int64_t[]", window.times),
-            len(window.seqs)), self._where)
-        self._fetch(marks, emit_calls)
-        return Walked(Marks(marks.thunks.all(), self._distinct_callers(), marks.visits.all()), self._counted(),
-                      self._folds() - folds)
+        if stretch.last:
+            window.reach(1 << 62)
+            check(lib.ptm_walk_end(self._walk, *_anchors(window)), self._where)
+        else:
+            window.reach(lib.ptm_walk_next(self._walk))
+            lib.ptm_walk_pause(self._walk, *_anchors(window))
+        self._fetch(emit_calls)
+
+    def join(self, part: Walker) -> bool:
+        """Take over what another walker found in the part of the thread that comes next. False when what it took for
+        granted is not so, or there would be too many stacks: this walk is where it was, then, and may go on itself."""
+        if not lib.ptm_walk_fits(self._walk, part._walk):
+            return False
+        found = part._found
+        numbers = np.empty(len(part._distinct_callers()), np.uint32)
+        check(lib.ptm_walk_callers(self._walk, part._callers, self._callers, ffi.from_buffer("uint32_t[]", numbers)),
+              self._where)
+        error = lib.ptm_walk_join(self._walk, part._walk)
+        if error == -errno.ENOSPC:
+            return False
+        check(error, self._where)
+        thunks = found.thunks.all()
+        thunks["callers"] = numbers[thunks["callers"]]
+        self._found.thunks.add(thunks)
+        self._found.visits.add(found.visits.all())
+        return True
+
+    def forget(self) -> None:
+        """Give up what is remembered of paths: nothing is walked any more."""
+        lib.ptm_walk_forget(self._walk)
+
+    def walked(self) -> Walked:
+        """What was found of the thread."""
+        found = self._found
+        return Walked(Marks(found.thunks.all(), self._distinct_callers(), found.visits.all()), self._counted(),
+                      self._folds() - found.folds)
 
     def keys(self, first: int) -> npt.NDArray[np.uint32]:
         """The stacks there are, from a number on: parent, function and block of each."""
@@ -246,7 +309,7 @@ class Walker:
         check(error, self._where)
         return numbers
 
-    def _feed(self, seqs: I64 | Following, paths: I32, window: Window, events: Events, marks: _Found,
+    def _feed(self, seqs: I64 | Following, paths: I32, window: Window, events: Events,
               emit_calls: Callable[[npt.NDArray[np.void]], None] | None) -> None:
         """Feed one batch, in as many rounds as its output needs."""
         used = ffi.new("size_t *"), ffi.new("size_t *")
@@ -257,27 +320,28 @@ class Walker:
                          self._program.after(int(seqs[-1]), int(paths[-1])))
             rest, rest_events = paths[done:], events[self._events_used:]
             more = (ffi.from_buffer("int32_t[]", rest), len(rest),
-                    ffi.from_buffer("int64_t[]", window.seqs), ffi.from_buffer("int64_t[]", window.times),
-                    len(window.seqs), ffi.from_buffer("struct ptm_event[]", rest_events), len(rest_events), *used)
+                    *_anchors(window), ffi.from_buffer("struct ptm_event[]", rest_events), len(rest_events), *used)
             if isinstance(seqs, Following):
                 first = lib.ptm_walk_next(self._walk) if done else seqs.first
                 some = lib.ptm_walk_follow(self._walk, first, *more)
             else:
                 some = lib.ptm_walk_feed(self._walk, ffi.from_buffer("int64_t[]", seqs[done:]), *more)
+            if some == -errno.ECANCELED:
+                raise Unfit
             done += check(int(some), self._where)
             window.drop(used[0][0])
             self._events_used += used[1][0]
-            self._fetch(marks, emit_calls)
+            self._fetch(emit_calls)
 
-    def _fetch(self, marks: _Found, emit_calls: Callable[[npt.NDArray[np.void]], None] | None) -> None:
+    def _fetch(self, emit_calls: Callable[[npt.NDArray[np.void]], None] | None) -> None:
         count = ffi.new("size_t *")
         found = lib.ptm_walk_marks(self._walk, count)
         if count[0]:
-            numbered = ffi.from_buffer("struct ptm_numbered[]", marks.thunks.more(count[0]))
+            numbered = ffi.from_buffer("struct ptm_numbered[]", self._found.thunks.more(count[0]))
             check(lib.ptm_callers_number(self._callers, found, count[0], numbered), self._where)
         found = lib.ptm_walk_visits(self._walk, count)
         if count[0]:
-            marks.visits.more(count[0])[:] = _copy(found, count[0], VISIT_DTYPE)
+            self._found.visits.more(count[0])[:] = _copy(found, count[0], VISIT_DTYPE)
         found = lib.ptm_walk_calls(self._walk, count)
         if count[0] and emit_calls:
             emit_calls(_copy(found, count[0], CALL_DTYPE))
@@ -363,6 +427,10 @@ class Walker:
             "depth": rows["depth"].astype(np.int32),
             "function": self._program.names(self._nodes()["function"][rows["node"]]),
             **{name: rows[name] for name in ("seq", "seq_end", "t_enter", "t_exit")}}, schema=CALLS.schema)
+
+
+def _anchors(window: Window) -> tuple[Any, Any, int]:
+    return (ffi.from_buffer("int64_t[]", window.seqs), ffi.from_buffer("int64_t[]", window.times), len(window.seqs))
 
 
 def _copy(pointer: Any, count: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
