@@ -39,7 +39,7 @@ class Beside:
         """Begin something: its result, or what it raised, is the future's."""
         return self.pool.submit(work)
 
-    def ahead(self, items: Generator[T, None, None]) -> Iterator[T]:
+    def ahead(self, items: Generator[T, None, None]) -> Generator[T, None, None]:
         """The same items: each is made while the one before it is used. What making one raises comes in its place.
 
         Closing the iterator closes `items`."""
