@@ -86,7 +86,7 @@ static const struct link_map *allocated[ALLOCATED];
 static uint32_t allocations;
 static uint32_t depth; /* of dlopen in this process, which holds the lock meanwhile */
 
-enum { LOADED = 1, COPIED = 2 };
+enum { LOADED = 1, COPIED = 2, UNKEPT = 4 };
 
 uint32_t ptw_loader_pending;
 
@@ -144,19 +144,57 @@ static void find_dlopen(void)
 		*(void **)&next_dlopen = dlsym(RTLD_NEXT, "dlopen");
 }
 
+/* Libraries that this thread has to keep; one that is made meanwhile has a copy of the list, which is not its own. */
+static const struct link_map *unkept[ALLOCATED];
+static uint32_t unkept_count;
+static int unkept_by;
+
+/* Is a thread in a dlopen already, in the constructor of what it loads? */
+static bool is_loading(int tid)
+{
+	for (unsigned i = 0; i < lock_count; i++)
+		if (locks[i]->__data.__owner == tid)
+			return true;
+	return false;
+}
+
 /* The C library unloads conversions that nobody uses, in the process of who used them last. */
 static void keep_loaded(const struct link_map *map) { next_dlopen(map->l_name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE); }
+
+/* Those that had to wait: whoever opens a library before its turn has its constructor run before those of what it needs. */
+static void keep_those_left(void)
+{
+	uint32_t left = LONGEST_LIST;
+	int tid = (int)ptw_gettid();
+	if (tid != unkept_by)
+		unkept_count = 0;
+	else if (is_loading(tid))
+		return;
+	__atomic_fetch_and(&ptw_loader_pending, ~(uint32_t)UNKEPT, __ATOMIC_RELAXED);
+	for (const struct link_map *map = _r_debug.r_map; map && left; map = map->l_next, left--)
+		for (uint32_t i = 0; i < unkept_count; i++)
+			if (map == unkept[i])
+				keep_loaded(map);
+	unkept_count = 0;
+}
 
 static void receive_strangers(void)
 {
 	uint32_t left = LONGEST_LIST;
+	int tid = (int)ptw_gettid();
 	find_dlopen();
+	if (tid != unkept_by)
+		unkept_count = 0;
+	unkept_by = tid;
 	for (const struct link_map *map = _r_debug.r_map; map && left; map = map->l_next, left--)
 		for (uint32_t i = 0; i < ALLOCATED && i < allocations; i++)
 			if (map == allocated[i]) {
-				keep_loaded(map);
+				if (unkept_count < ALLOCATED)
+					unkept[unkept_count++] = map;
 				ptw_fit_late(map->l_name, map->l_ld);
 			}
+	__atomic_fetch_or(&ptw_loader_pending, UNKEPT, __ATOMIC_RELAXED);
+	keep_those_left();
 }
 
 static void enter(void)
@@ -186,6 +224,8 @@ void ptw_loader_share(void)
 {
 	if (ptw_loader_pending & COPIED)
 		give_copies_up();
+	if (ptw_loader_pending & UNKEPT)
+		keep_those_left();
 	if (!take_loaded() || !loaded())
 		return;
 	enter();
@@ -232,6 +272,8 @@ static __attribute__((noinline)) void *load(const char *path, int mode)
 	void *library = next_dlopen(path, mode);
 	if (take_loaded())
 		share();
+	if (ptw_loader_pending & UNKEPT)
+		keep_those_left();
 	leave();
 	return library;
 }

@@ -236,3 +236,56 @@ def test_a_library_is_found_by_its_callers_search_path_and_its_data_seen_by_who_
     ran = run(mode, tmp_path, [kept])
     assert (ran.status, ran.out, ran.err) == (0, b"before 1\nafter 6\n", "")
     assert run(NATIVE, tmp_path, [kept]).out == ran.out
+
+
+FIRST_LIBRARY = b"""
+#include <dlfcn.h>
+#include <pthread.h>
+static int counted;
+int ready;
+static void *count(void *unused) { counted++; return unused; }
+__attribute__((constructor)) static void begin(void) {
+    void *program = dlopen(0, RTLD_LAZY);
+    pthread_t thread;
+    if (!program || pthread_create(&thread, 0, count, 0) || pthread_join(thread, 0)) return;
+    ready = counted;
+}
+"""
+SECOND_LIBRARY = b"""
+extern int ready;
+static int seen;
+__attribute__((constructor)) static void begin(void) { seen = ready; }
+int was_ready(void) { return seen; }
+"""
+ORDERED_PROGRAM = b"""
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+static void *same(void *given) { return given; }
+int main(int argc, char **argv) {
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, same, NULL) || pthread_join(thread, NULL)) return 2;
+    void *library = dlopen(argv[argc - 1], RTLD_NOW);
+    int (*was_ready)(void) = library ? (int (*)(void))dlsym(library, "was_ready") : NULL;
+    return was_ready ? printf("ready: %d\\n", was_ready()) < 0 : 1;
+}
+"""
+
+
+@pytest.mark.parametrize("named", ["by its path", "by its name"])
+def test_a_constructor_that_loads_and_makes_threads_is_over_before_that_of_who_needs_its_library(named: str,
+                                                                                                tmp_path: Path) -> None:
+    """libGLdispatch's asks for the program itself. What is loaded by its name may be searched for where the caller says:
+    then it is shared later."""
+    program = tmp_path / "ordered"
+    for name, text, more in (("first", FIRST_LIBRARY, []), ("second", SECOND_LIBRARY, ["-lfirst"]),
+                             ("plugin", b"int was_ready(void);", ["-Wl,--no-as-needed", "-lsecond"])):
+        subprocess.run(["gcc", "-shared", "-fPIC", "-o", tmp_path / f"lib{name}.so", "-x", "c", "-", "-pthread",
+                        f"-L{tmp_path}", f"-Wl,-rpath,{tmp_path}", *more], input=text, check=True)
+    subprocess.run(["gcc", "-o", program, "-x", "c", "-", f"-Wl,-rpath,{tmp_path}"], input=ORDERED_PROGRAM, check=True)
+    library = "libplugin.so" if named == "by its name" else tmp_path / "libplugin.so"
+    native = run(NATIVE, tmp_path, [program, library])
+    assert (native.status, native.out) == (0, b"ready: 1\n")
+    for mode in UNDER_LIBTTHREAD:
+        ran = run(mode, tmp_path, [program, library], name=mode.name.replace(" ", "-"))
+        assert (ran.status, ran.out, ran.err) == (0, b"ready: 1\n", ""), mode
