@@ -275,8 +275,8 @@ int main(int argc, char **argv) {
 @pytest.mark.parametrize("named", ["by its path", "by its name"])
 def test_a_constructor_that_loads_and_makes_threads_is_over_before_that_of_who_needs_its_library(named: str,
                                                                                                 tmp_path: Path) -> None:
-    """libGLdispatch's asks for the program itself. What is loaded by its name may be searched for where the caller says:
-    then it is shared later."""
+    """libGLdispatch's asks for the program itself. What is loaded by its name may be searched for where the caller
+    says: then it is shared later."""
     program = tmp_path / "ordered"
     for name, text, more in (("first", FIRST_LIBRARY, []), ("second", SECOND_LIBRARY, ["-lfirst"]),
                              ("plugin", b"int was_ready(void);", ["-Wl,--no-as-needed", "-lsecond"])):
