@@ -20,7 +20,7 @@
 /* cdef: begin */
 
 /* Thunks, thread by thread in their order: when each one's operation was called, when it had returned, when what it began
- * ended; the operation, its object, and the function that called it. */
+ * ended; the operation, its object, the variable that is, and the function that called it. */
 struct ptm_doings {
 	size_t n;
 	const int32_t *thread;
@@ -31,6 +31,7 @@ struct ptm_doings {
 	const uint64_t *object;
 	const uint8_t *with_object;
 	const int32_t *operation;
+	const int32_t *variable;
 	const int32_t *function;
 };
 
@@ -50,6 +51,7 @@ struct ptm_texts {
 	int32_t operation;  /* what */
 	int32_t run;        /* what */
 	int32_t no_detail;
+	int32_t no_variable;
 	int32_t no_function;
 };
 
@@ -63,6 +65,7 @@ struct ptm_timeline {
 	int32_t *detail;
 	int32_t *thunk;
 	uint64_t *object;
+	int32_t *variable;
 	int32_t *function;
 	uint8_t *with_thunk;
 	uint8_t *with_object;

@@ -211,10 +211,12 @@ static void put_thunk(const struct ptm_doings *doings, const struct ptm_texts *t
 	if (runs) {
 		ret->what[i] = texts->run;
 		ret->detail[i] = texts->no_detail;
+		ret->variable[i] = texts->no_variable;
 		return;
 	}
 	ret->what[i] = doings->thunk[from] ? texts->operation : texts->begin;
 	ret->detail[i] = doings->operation[from];
+	ret->variable[i] = doings->variable[from];
 	if (doings->with_object[from]) {
 		ret->object[i] = doings->object[from];
 		set_bit(ret->with_object, i);
@@ -229,6 +231,7 @@ static void put_other(const struct ptm_others *others, const struct ptm_texts *t
 	ret->thread[i] = others->thread[from];
 	ret->thunk[i] = 0;
 	ret->function[i] = texts->no_function;
+	ret->variable[i] = texts->no_variable;
 	ret->object[i] = 0;
 	ret->what[i] = others->what[from];
 	ret->detail[i] = others->detail[from];

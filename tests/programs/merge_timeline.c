@@ -12,12 +12,12 @@
 #include "random.h"
 #include "timeline_api.h"
 
-enum { THUNKS = 200, OTHERS = 40, ROWS = 2 * THUNKS + OTHERS, BATCH = 37, TEXTS = 9 };
+enum { THUNKS = 200, OTHERS = 40, ROWS = 2 * THUNKS + OTHERS, BATCH = 37, NO_VARIABLE = 77, TEXTS = 9 };
 
 /* Arrays, each as long as its rows are many: what is beyond is the sanitizer's. */
 struct made {
 	size_t n, others;
-	int32_t *thread, *thunk, *operation, *function, *other_thread, *what, *detail;
+	int32_t *thread, *thunk, *operation, *variable, *function, *other_thread, *what, *detail;
 	int64_t *called, *returned, *ended, *begin, *end;
 	uint64_t *object;
 	uint8_t *with_object;
@@ -37,15 +37,15 @@ static void made_init(struct made *made)
 	const size_t n = below(THUNKS + 1), others = below(4) ? below(OTHERS + 1) : 0;
 
 	*made = (struct made){
-		n, others, array(n, 4), array(n, 4), array(n, 4), array(n, 4), array(others, 4), array(others, 4),
+		n, others, array(n, 4), array(n, 4), array(n, 4), array(n, 4), array(n, 4), array(others, 4), array(others, 4),
 		array(others, 4), array(n, 8), array(n, 8), array(n, 8), array(others, 8), array(others, 8), array(n, 8),
 		array(n, 1), array(2 * n + others, 4)};
 }
 
 static void made_deinit(struct made *made)
 {
-	void *arrays[] = {made->thread, made->thunk, made->operation, made->function, made->other_thread, made->what,
-			  made->detail, made->called, made->returned, made->ended, made->begin, made->end, made->object,
+	void *arrays[] = {made->thread, made->thunk, made->operation, made->variable, made->function, made->other_thread,
+			  made->what, made->detail, made->called, made->returned, made->ended, made->begin, made->end, made->object,
 			  made->with_object, made->order};
 
 	for (size_t i = 0; i < sizeof(arrays) / sizeof(*arrays); i++)
@@ -66,6 +66,7 @@ static void make_thunks(struct made *made)
 		made->object[i] = any();
 		made->with_object[i] = (uint8_t)below(2);
 		made->operation[i] = (int32_t)below(TEXTS);
+		made->variable[i] = (int32_t)below(TEXTS);
 		made->function[i] = (int32_t)below(TEXTS);
 		if (!below(20)) {
 			thread++;
@@ -121,6 +122,7 @@ static void check_row(const struct ptm_doings *doings, const struct ptm_timeline
 	assert(rows->thread[i] == doings->thread[thunk] && rows->thunk[i] == doings->thunk[thunk]);
 	assert(rows->begin[i] == (row & 1 ? doings->returned : doings->called)[thunk]);
 	assert(rows->end[i] == (row & 1 ? doings->ended : doings->returned)[thunk]);
+	assert(rows->variable[i] == (row & 1 ? NO_VARIABLE : doings->variable[thunk]));
 	assert((rows->with_object[i / 8] >> i % 8 & 1) == (!(row & 1) && doings->with_object[thunk]));
 }
 
@@ -128,7 +130,7 @@ static void check_row(const struct ptm_doings *doings, const struct ptm_timeline
 static void check(const struct made *made, const struct ptm_doings *doings, const struct ptm_others *others, int sorted)
 {
 	const size_t total = 2 * made->n + made->others;
-	const struct ptm_texts texts = {0, 1, 2, 3, 4};
+	const struct ptm_texts texts = {0, 1, 2, 3, NO_VARIABLE, 4};
 	uint8_t seen[ROWS] = {0};
 	int64_t begin = 0, end = 0;
 	int32_t thread = 0;
@@ -136,11 +138,11 @@ static void check(const struct made *made, const struct ptm_doings *doings, cons
 	for (size_t at = 0; at < total; at += BATCH) {
 		const size_t n = total - at < BATCH ? total - at : BATCH;
 		int64_t begins[BATCH], ends[BATCH], ns[BATCH];
-		int32_t threads[BATCH], what[BATCH], detail[BATCH], thunk[BATCH], function[BATCH];
+		int32_t threads[BATCH], what[BATCH], detail[BATCH], thunk[BATCH], variable[BATCH], function[BATCH];
 		uint64_t object[BATCH];
 		uint8_t with_thunk[(BATCH + 7) / 8] = {0}, with_object[(BATCH + 7) / 8] = {0};
-		const struct ptm_timeline rows = {begins, ends, ns, threads, what, detail, thunk, object, function,
-						  with_thunk, with_object};
+		const struct ptm_timeline rows = {begins, ends, ns, threads, what, detail, thunk, object, variable,
+						  function, with_thunk, with_object};
 
 		ptm_timeline_rows(doings, others, &texts, made->order + at, n, &rows);
 		for (size_t i = 0; i < n; i++) {
@@ -169,7 +171,7 @@ static void one(int hostile)
 	if (hostile)
 		spoil(&made);
 	doings = (struct ptm_doings){made.n, made.thread, made.thunk, made.called, made.returned, made.ended, made.object,
-				     made.with_object, made.operation, made.function};
+				     made.with_object, made.operation, made.variable, made.function};
 	others = (struct ptm_others){made.others, made.other_thread, made.begin, made.end, made.what, made.detail};
 	error = ptm_timeline_order(&doings, &others, made.order);
 	assert(error == 0 || (hostile && error == -EINVAL));

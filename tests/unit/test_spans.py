@@ -23,13 +23,13 @@ def rows_of(seed: int, count: int, end: int = 1000) -> list[Row]:
         length = 0 if what == "gap" else draw.choice([0, 1, 5, 300])
         found.append({"t_begin": begin, "t_end": min(begin + length, end), "ns": min(length, end - begin),
                       "thread": draw.choice([1, 4]), "what": what, "detail": "d", "thunk": None, "object": None,
-                      "function": None})
+                      "variable": None, "function": None})
     return found
 
 
 SCHEMA = pa.schema([("t_begin", pa.int64()), ("t_end", pa.int64()), ("ns", pa.int64()), ("thread", pa.int32()),
                     ("what", pa.string()), ("detail", pa.string()), ("thunk", pa.int32()), ("object", pa.uint64()),
-                    ("function", pa.string())])
+                    ("variable", pa.string()), ("function", pa.string())])
 
 
 def collected(rows: list[Row], threads: list[int], budget: int, bins: int, batch: int = 7) -> Spans:

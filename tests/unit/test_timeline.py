@@ -53,7 +53,9 @@ def fill(bundle: Bundle, seed: int) -> list[Row]:
             wait = draw.choice((0, 0, 1, None, 7))
             thunks.append({**pattern, "thread": thread, "thunk": thunk, "t": t, "wait": wait,
                            "operation": draw.choice(("mutex_lock", "λ", "")) if draw.random() < 0.9 else None,
-                           "object": draw.choice((None, 0, (1 << 64) - 1)), "caller": draw.choice((None, "f", "run"))})
+                           "object": draw.choice((None, 0, (1 << 64) - 1)),
+                           "variable": draw.choice((None, "lock", "all+0x8")),
+                           "caller": draw.choice((None, "f", "run"))})
             t += (wait or 0) + draw.choice((0, 0, 2))
         if row["t_end"] is not None:
             row["t_end"] += t
@@ -151,6 +153,20 @@ def test_time_is_told_once_where_one_call_began_two_thunks(bundle: Bundle, end: 
         ["run"] if end == 60 else []] * 8
     assert doing == dict(enumerate(expected))
     assert all(row["ns"] == row["t_end"] - row["t_begin"] >= 0 for row in rows) and len(rows) == 8
+
+
+@pytest.mark.parametrize("asked", [{}, {"begin": 0}, {"resolution": 1}, {"resolution": 2}])
+def test_an_operation_has_its_object_s_variable_and_what_ran_behind_it_none(bundle: Bundle, asked: Row) -> None:
+    thunks = {(row["thread"], row["thunk"]): row["variable"] if row["object"] is not None else None
+              for row in fill(bundle, 7)}
+    with Run(bundle.path) as run:
+        rows = run.timeline(**asked).arrow().to_pylist()
+    operations = [row for row in rows if row["what"] in ("begin", "operation") and row["thunk"] is not None]
+    for row in operations:
+        if row["object"] is not None:
+            assert row["variable"] == thunks[row["thread"], row["thunk"]]
+    assert {row["variable"] for row in operations} == {None, "lock", "all+0x8"}
+    assert not any(row["variable"] for row in rows if row["what"] not in ("begin", "operation"))
 
 
 def test_more_thunks_than_are_held_in_memory_are_sorted(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,7 @@ THUNKS = ("select thread, thunk, t, coalesce(wait, 0) as wait, operation::{names
           "where thread is not null order by thread, thunk")
 """With an enumeration of the texts of TEXTS: dictionaries are sorted and taken from in a fraction of the time."""
 
-TEXTS = ("thunks", "variables", "syscalls")
+TEXTS = ("thunks", "syscalls")
 """What `timeline.names` is asked for."""
 
 EDGES = ("select to_thread, to_thunk, from_thread, from_thunk, coalesce(release.t, last.t) as released from edges "

@@ -235,7 +235,7 @@ class Plots:
         if row["thunk"] is not None:
             said += f"<br>thunk {row['thread']}.{row['thunk']} {text(row['function'])}"
         if row["kind"] == 1 and row["object"] is not None:
-            said += f"<br>object {row['object']:#x}"
+            said += f"<br>object {text(row['variable'])} {row['object']:#x}"
         wait = waits.get((row["thread"], row["thunk"])) if row["kind"] == 1 else None
         if wait:
             said += f"<br>held by thread {wait['holder_thread']} {text(wait['holder_function'])}"

@@ -20,7 +20,7 @@ KINDS = ("run", "operation", "system call", "gap")
 """What a span is: running, a synchronisation operation, a system call, or a gap in the record."""
 
 _GAP = KINDS.index("gap")
-_COLUMNS = ["t_begin", "t_end", "ns", "thread", "what", "detail", "thunk", "object", "function"]
+_COLUMNS = ["t_begin", "t_end", "ns", "thread", "what", "detail", "thunk", "object", "variable", "function"]
 
 
 @dataclass(frozen=True)

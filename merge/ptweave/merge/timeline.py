@@ -19,20 +19,22 @@ _SPANS = {
     "thunks": """
   select thread, t as t_begin, returned as t_end,
          (case when thunk = 0 then 'begin' else 'operation' end)::{names} as what,
-         operation as detail, thunk, object, function from boundaries
+         operation as detail, thunk, object, variable, function from boundaries
   union all
-  select thread, returned, greatest(returned, following), 'run'::{names}, null, thunk, null, function
+  select thread, returned, greatest(returned, following), 'run'::{names}, null, thunk, null, null, function
   from boundaries where following is not null
   union all
-  select boundaries.thread, returned, greatest(returned, threads.t_end), 'run'::{names}, null, thunk, null, function
+  select boundaries.thread, returned, greatest(returned, threads.t_end), 'run'::{names}, null, thunk, null, null,
+         function
   from boundaries left join threads using (thread) where following is null""",
     "syscalls": """
   select thread, t_enter as t_begin, t_exit as t_end, 'system call'::{names} as what, name::{names} as detail,
-         null::integer as thunk, null::ubigint as object, null::{names} as function
+         null::integer as thunk, null::ubigint as object, null::{names} as variable, null::{names} as function
   from syscalls where t_exit is not null""",
     "gaps": """
   select thread, t as t_begin, t as t_end, 'gap'::{names} as what, kind::{names} as detail,
-         null::integer as thunk, null::ubigint as object, null::{names} as function from gaps""",
+         null::integer as thunk, null::ubigint as object, null::{names} as variable, null::{names} as function
+  from gaps""",
 }
 PARTS = tuple(_SPANS)
 """Tables that the timeline is made of."""
@@ -44,7 +46,7 @@ order by t_begin, thread, t_end desc, what, detail"""
 _BOUNDARIES = """
 with began as (
   select thread, thunk, operation::{names} as operation, object, t, coalesce(wait, 0) as wait,
-         {function}::{names} as function,
+         {variable}::{names} as variable, {function}::{names} as function,
          {following} as following
   from {thunks}),
 boundaries as (select *, t + greatest(least(wait, following - t), 0) as returned from began)"""
@@ -62,7 +64,7 @@ that."""
 _TIMELINE = """{boundaries},
 spans as ({spans})
 select t_begin, t_end, t_end - t_begin as ns, thread, what::varchar as what, detail::varchar as detail, thunk, object,
-       function::varchar as function
+       variable::varchar as variable, function::varchar as function
 from (from spans where ($thread is null or thread = $thread) and ($begin is null or t_end >= $begin)
   and ($end is null or t_begin <= $end)
 order by t_begin, thread, t_end desc, thunk, what, detail)"""
@@ -77,21 +79,20 @@ short as (
   select min(t_begin) as t_begin, max(t_end) as t_end, sum(ns)::bigint as ns, thread, what, count(*) as spans
   from inside where ns < $resolution and what <> 'gap' group by thread, what, t_begin // $resolution)
 select t_begin, t_end, ns, thread, what::varchar as what, detail::varchar as detail, thunk, object,
-       {function} as function, 1::bigint as spans
+       {variable} as variable, {function} as function, 1::bigint as spans
 from long {named}
 union all
-select t_begin, t_end, ns, thread, what::varchar, null, null, null, null, spans from short
+select t_begin, t_end, ns, thread, what::varchar, null, null, null, null, null, spans from short
 order by t_begin, thread, t_end desc, thunk, what, detail"""
-"""Functions are looked up of what is shown one by one alone: they are most of what there is to read."""
+"""Functions and variables are looked up of what is shown one by one alone: they are most of what there is to read."""
 
 _NAMED = """left join (
-  select thread, thunk, caller as named from thunks
+  select thread, thunk, caller as named, variable as of_object from thunks
   where (thread, thunk) in (select (thread, thunk) from long)) as names using (thread, thunk)"""
 
 
 _NAMES = {
-    "thunks": "select operation as name from thunks union select caller from thunks",
-    "variables": "select variable as name from thunks",
+    "thunks": "select operation as name from thunks union select caller from thunks union select variable from thunks",
     "syscalls": "select name from syscalls",
     "gaps": "select kind as name from gaps",
 }
@@ -101,8 +102,7 @@ KINDS = ("begin", "operation", "run", "system call", "gap")
 
 
 def names(parts: Collection[str] = PARTS) -> str:
-    """The statement that gives every text that the timeline of these parts has, sorted, in a column `name`; also of
-    "variables", which it does not show.
+    """The statement that gives every text that the timeline of these parts has, sorted, in a column `name`.
 
     Rows are sorted with texts as numbers, of an enumeration of them: it takes a third of the time.
     """
@@ -121,12 +121,14 @@ def question(names_type: str, *, thread: int | None = None, begin: int | None = 
     enumeration of what `names` gives.
     """
     boundaries = _BOUNDARIES.format(**_ALL_FOLLOWED if begin is None and end is None else _NEAR_FOLLOWED,
+                                    variable="variable" if resolution is None else "null",
                                     function="caller" if resolution is None else "null", names=names_type)
     chosen = ("\n  union all".join(_SPANS[name] for name in parts) or f"{_SPANS['gaps']} where false").format(
         names=names_type)
     named = "thunks" in parts
     sql = _TIMELINE.format(boundaries=boundaries, spans=chosen) if resolution is None else _FOLDED.format(
-        boundaries=boundaries, spans=chosen, function="named" if named else "null", named=_NAMED if named else "")
+        boundaries=boundaries, spans=chosen, function="named" if named else "null", named=_NAMED if named else "",
+        variable="case when object is not null then of_object end" if named else "null")
     for number, name in enumerate(("$thread", "$begin", "$end", "$resolution"), 1):
         sql = sql.replace(name, f"${number}")
     return Question(sql, (thread, begin, end) if resolution is None else (thread, begin, end, resolution))

@@ -24,14 +24,14 @@ MOST = 1 << 22
 MOST_WORKERS = 4
 """Threads that make rows, which are in memory until their turn comes."""
 
-TEXT_COLUMNS = ["operation", "caller"]
+TEXT_COLUMNS = ["operation", "variable", "caller"]
 THUNK_COLUMNS = ["thread", "thunk", "object", "t", "wait", *TEXT_COLUMNS]
 SCHEMA = pa.schema([("t_begin", pa.int64()), ("t_end", pa.int64()), ("ns", pa.int64()), ("thread", pa.int32()),
                     ("what", pa.string()), ("detail", pa.string()), ("thunk", pa.int32()), ("object", pa.uint64()),
-                    ("function", pa.string())])
+                    ("variable", pa.string()), ("function", pa.string())])
 _KINDS = ("begin", "operation", "run")
 _COLUMNS = {"begin": np.int64, "end": np.int64, "ns": np.int64, "thread": np.int32, "what": np.int32,
-            "detail": np.int32, "thunk": np.int32, "object": np.uint64, "function": np.int32}
+            "detail": np.int32, "thunk": np.int32, "object": np.uint64, "variable": np.int32, "function": np.int32}
 """Arrays of `struct ptm_timeline`, in the order of SCHEMA."""
 _POINTERS = {np.dtype(np.uint8): "uint8_t", np.dtype(np.int32): "int32_t", np.dtype(np.int64): "int64_t",
              np.dtype(np.uint64): "uint64_t"}
@@ -87,10 +87,11 @@ class _Doings(NamedTuple):
     object: I64
     with_object: npt.NDArray[np.uint8]
     operation: I32
+    variable: I32
     function: I32
 
     @classmethod
-    def of(cls, thunks: pa.Table, ends: Mapping[int, int], operation: I32, function: I32) -> _Doings:
+    def of(cls, thunks: pa.Table, ends: Mapping[int, int], operation: I32, variable: I32, function: I32) -> _Doings:
         thread, called = numbers(thunks, "thread"), numbers(thunks, "t")
         returned = called + np.maximum(numbers(thunks, "wait"), 0)
         ended = np.concatenate([called[1:], called[:1]])  # of a thread's last one: known below
@@ -99,7 +100,7 @@ class _Doings(NamedTuple):
         returned = np.maximum(np.minimum(returned, ended), called)  # as `boundaries` of timeline.py
         known = thunks["object"].is_valid().to_numpy().astype(np.uint8)
         return cls(thread, numbers(thunks, "thunk"), called, returned, ended, numbers(thunks, "object"), known,
-                   operation, function)
+                   operation, variable, function)
 
 
 class _Others(NamedTuple):
@@ -130,16 +131,17 @@ class _Merged:
 
         Raises ValueError for a thread whose times go back.
         """
-        operation, function = _Texts.of(thunks, "operation"), _Texts.of(thunks, "caller")
+        operation, variable, function = (_Texts.of(thunks, name) for name in TEXT_COLUMNS)
         what, detail = _Texts.of(others, "what"), _Texts.of(others, "detail")
         self._whats = pa.concat_arrays([pa.array(_KINDS, pa.string()), what.texts])
         self._details = pa.concat_arrays([operation.texts, detail.texts])
-        self._functions = function.texts
+        self._variables, self._functions = variable.texts, function.texts
         self._texts = ffi.new("struct ptm_texts *", {
             "begin": _KINDS.index("begin"), "operation": _KINDS.index("operation"), "run": _KINDS.index("run"),
-            "no_detail": len(operation.texts) - 1, "no_function": len(function.texts) - 1})
+            "no_detail": len(operation.texts) - 1, "no_variable": len(variable.texts) - 1,
+            "no_function": len(function.texts) - 1})
         self._arrays = (
-            _Doings.of(thunks, ends, operation.which, function.which),
+            _Doings.of(thunks, ends, operation.which, variable.which, function.which),
             _Others(numbers(others, "thread"), numbers(others, "t_begin"), numbers(others, "t_end"),
                     what.which + np.int32(len(_KINDS)), detail.which + np.int32(len(operation.texts))))
         self._doings = _struct("ptm_doings", self._arrays[0])
@@ -164,6 +166,7 @@ class _Merged:
         for name in ("thunk", "object"):
             found[name] = pa.Array.from_buffers(found[name].type, len(order), [
                 pa.py_buffer(known[f"with_{name}"]), pa.py_buffer(columns[name])])
-        for name, texts in (("what", self._whats), ("detail", self._details), ("function", self._functions)):
+        for name, texts in (("what", self._whats), ("detail", self._details), ("variable", self._variables),
+                            ("function", self._functions)):
             found[name] = texts.take(found[name])
         return pa.record_batch(list(found.values()), schema=SCHEMA)

@@ -72,6 +72,7 @@ class Span:
     detail: str | None
     thunk: int | None
     object: int | None
+    variable: str | None
     function: str | None
     leaving: tuple[int, ...] = ()
     coming: tuple[int, ...] = ()
@@ -88,6 +89,8 @@ class Span:
             yield THUNK, f"{self.thread}.{self.thunk}"
         if self.object is not None:
             yield "object", f"{self.object:#x}"
+        if self.variable is not None:
+            yield "variable", self.variable
         if self.function is not None:
             yield "function", self.function
 
@@ -153,16 +156,16 @@ def spans(run: Run, extent: Extent) -> Iterator[Span]:
     _, batches = run.sql(question.sql, *question.params).stream(_ROWS)
     for batch in batches:
         kept = batch.filter(pc.and_(pc.is_valid(batch["thread"]), pc.is_valid(batch["t_begin"])))
-        rows = kept.select(["t_begin", "t_end", "thread", "what", "detail", "thunk", "object", "function"])
+        rows = kept.select(["t_begin", "t_end", "thread", "what", "detail", "thunk", "object", "variable", "function"])
         runs = pc.and_(pc.equal(kept["what"], "run"), pc.is_valid(kept["thunk"]))
         thread, thunk = (pc.if_else(runs, kept[name].cast(pa.int64()), _NO_RUN).to_numpy(zero_copy_only=False)
                          for name in ("thread", "thunk"))
         columns = [column.to_pylist() for column in rows.columns]
         for begin, end, *others, left, came in zip(
                 *columns, leaving.of(thread, thunk), coming.of(thread, thunk), strict=True):
-            number, what, detail, of, object_, function = others
+            number, what, detail, of, object_, variable, function = others
             yield Span(begin, max(begin, end if end is not None else begin), number, what, detail, of, object_,
-                       function, left, came)
+                       variable, function, left, came)
 
 
 def _synchronised(run: Run) -> tuple[_Ends, _Ends]:

@@ -119,6 +119,11 @@ def _hex(value: int | None) -> str | None:
     return None if value is None else hex(value)
 
 
+def _named(value: int | None, variable: str | None) -> str | None:
+    """An object, with the variable it is, if that is known."""
+    return f"{variable} {value:#x}" if value is not None and variable is not None else _hex(value)
+
+
 def _shown(result: Result, columns: dict[str, tuple[str, Callable[[Any], str]]]) -> Shown:
     """The first rows of an answer: of these columns, under these headings, as these functions show them."""
     places = [result.columns.index(name) for name in columns]
@@ -314,7 +319,8 @@ class Collector:
             "thread": threads, "kind": kinds, "thunk": thunks, "wait": of_waits,
             "at": [t - self._begin for t in table.column("t_begin").to_pylist()],
             "ns": table.column("ns").to_pylist(), "detail": self._strings.column(table.column("detail")),
-            "object": [self._strings.add(_hex(value)) for value in table.column("object").to_pylist()],
+            "object": [self._strings.add(_named(value, name)) for value, name in zip(
+                table.column("object").to_pylist(), table.column("variable").to_pylist(), strict=True)],
             "function": self._strings.column(table.column("function")),
             "filled": [] if found.complete else np.rint(found.filled * 99).astype(int).tolist(),
             "run": self._run.path.name}
