@@ -88,8 +88,8 @@ def test_parts_are_joined_and_given_up_in_the_runs_above(tmp_path: Path, monkeyp
     seen: list[str] = []
     join, go = Walker.join, Walker.go
 
-    def noted(self: Walker, part: Walker) -> bool:
-        done = join(self, part)
+    def noted(self: Walker, part: Walker, *, last: bool = False) -> bool:
+        done = join(self, part, last=last)
         seen.append("joined" if done else "dropped")
         return done
 
@@ -109,7 +109,7 @@ def test_parts_are_joined_and_given_up_in_the_runs_above(tmp_path: Path, monkeyp
         merged(bundle, tmp_path / f"{seed}.3.ptw", 3)
     assert seen.count("joined") > 20
     assert {"dropped", "given up"} & set(seen)
-    monkeypatch.setattr(Walker, "join", lambda self, part: True)
+    monkeypatch.setattr(Walker, "join", lambda self, part, last: True)
     assert merged(bundle, tmp_path / "without.ptw", 3) != merged(bundle, tmp_path / "with.ptw", 1)
 
 

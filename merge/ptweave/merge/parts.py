@@ -64,9 +64,7 @@ class Parts:
         Raises what walking the part raises."""
         stretch, helper, could = self._parts.pop(0)
         try:
-            if stretch.last:
-                walker.forget()
-            if not (could.result() and walker.join(helper)):
+            if not could.result() or not walker.join(helper, last=stretch.last):
                 walker.go(stretch, progress=self._progress)
         finally:
             helper.stop()

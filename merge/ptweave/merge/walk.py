@@ -252,12 +252,15 @@ class Walker:
             lib.ptm_walk_pause(self._walk, *_anchors(window))
         self._fetch(emit_calls)
 
-    def join(self, part: Walker) -> bool:
-        """Take over what another walker found in the part of the thread that comes next. False when what it took for
-        granted is not so, or there would be too many stacks: this walk is where it was, then, and may go on itself."""
+    def join(self, part: Walker, *, last: bool = False) -> bool:
+        """Take over what another walker found in the part of the thread that comes next, and is the `last` one or not.
+        False when what it took for granted is not so, or there would be too many stacks: this walk is where it was,
+        then, and may go on itself."""
         if not lib.ptm_walk_fits(self._walk, part._walk):
             return False
         found = part._found
+        if last:
+            self.forget()
         numbers = np.empty(len(part._distinct_callers()), np.uint32)
         check(lib.ptm_walk_callers(self._walk, part._callers, self._callers, ffi.from_buffer("uint32_t[]", numbers)),
               self._where)
