@@ -219,11 +219,7 @@ int ptm_walk_callers(const struct ptm_walk *walk, const struct ptm_callers *othe
 static int adopt(struct ptm_walk *walk, const struct ptm_node *node, const uint32_t *numbers, uint32_t *ret)
 {
 	uint32_t parent = PTM_NONE, block = node->block;
-	enum tree_fold fold;
-	int error;
 
-	if (node->function == PTM_FOLDED)
-		return -ENOSPC;
 	if (node->parent != PTM_NONE) {
 		parent = numbers[node->parent];
 	} else if (node->block >= walk->frames.n) {
@@ -234,10 +230,7 @@ static int adopt(struct ptm_walk *walk, const struct ptm_node *node, const uint3
 		parent = walk->frames.tree->nodes[frame->node].parent;
 		block = frame->block;
 	}
-	error = tree_child(walk->frames.tree, parent, node->function, block, &fold, ret);
-	if (!error && fold != TREE_WHOLE)
-		error = -ENOSPC;
-	return error;
+	return tree_adopt(walk->frames.tree, parent, node->function, block, ret);
 }
 
 static int adopt_all(struct ptm_walk *walk, const struct ptm_tree *tree, uint32_t *numbers)
@@ -247,7 +240,6 @@ static int adopt_all(struct ptm_walk *walk, const struct ptm_tree *tree, uint32_
 
 		if (error)
 			return error;
-		__builtin_prefetch(tree_line(walk->frames.tree, numbers[i])); /* its children come soon */
 	}
 	return 0;
 }

@@ -363,24 +363,33 @@ void ptm_tree_keys(const struct ptm_tree *tree, size_t first, size_t n, uint32_t
 	}
 }
 
+int tree_adopt(struct ptm_tree *tree, uint32_t parent, uint32_t function, uint32_t block, uint32_t *ret)
+{
+	enum tree_fold fold;
+	int error;
+
+	if (function == PTM_FOLDED)
+		return -ENOSPC;
+	error = tree_child(tree, parent, function, block, &fold, ret);
+	if (error)
+		return error;
+	if (fold != TREE_WHOLE)
+		return -ENOSPC;
+	__builtin_prefetch(tree_line(tree, *ret)); /* its children come soon */
+	return 0;
+}
+
 int ptm_tree_adopt(struct ptm_tree *tree, const uint32_t *keys, size_t first, size_t n, uint32_t *numbers)
 {
 	for (size_t i = first; i < n; i++, keys += KEY_WORDS) {
 		const uint32_t parent = keys[0];
-		enum tree_fold fold;
 		int error;
 
 		if (parent != PTM_NONE && parent >= i)
 			return -EINVAL;
-		if (keys[1] == PTM_FOLDED)
-			return -ENOSPC;
-		error = tree_child(tree, parent == PTM_NONE ? PTM_NONE : numbers[parent], keys[1], keys[2], &fold,
-				   &numbers[i]);
+		error = tree_adopt(tree, parent == PTM_NONE ? PTM_NONE : numbers[parent], keys[1], keys[2], &numbers[i]);
 		if (error)
 			return error;
-		if (fold != TREE_WHOLE)
-			return -ENOSPC;
-		__builtin_prefetch(tree_line(tree, numbers[i])); /* its children come soon */
 	}
 	return 0;
 }

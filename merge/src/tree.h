@@ -54,6 +54,8 @@ void tree_begin(struct ptm_tree *tree);
 /* The node of `parent` (PTM_NONE: the bottom) calling `function` from `block`. Negative errno when out of memory. */
 int tree_child(struct ptm_tree *tree, uint32_t parent, uint32_t function, uint32_t block, enum tree_fold *fold,
 	       uint32_t *ret);
+/* The same for a node of another tree: -ENOSPC when this one would have to fold, or it is folded there. */
+int tree_adopt(struct ptm_tree *tree, uint32_t parent, uint32_t function, uint32_t block, uint32_t *ret);
 /* The same as tree_touch, of a node that this thread has not met. */
 void tree_open(struct ptm_tree *tree, uint32_t number);
 

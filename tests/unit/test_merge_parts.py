@@ -7,6 +7,7 @@ import random
 import tempfile
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -93,9 +94,9 @@ def test_parts_are_joined_and_given_up_in_the_runs_above(tmp_path: Path, monkeyp
         seen.append("joined" if done else "dropped")
         return done
 
-    def gone(self: Walker, stretch: Stretch, *arguments: object, **options: object) -> None:
+    def gone(self: Walker, stretch: Stretch, *arguments: Any, **options: Any) -> None:
         try:
-            go(self, stretch, *arguments, **options)  # type: ignore[arg-type]
+            go(self, stretch, *arguments, **options)
         except Unfit:
             seen.append("given up")
             raise
