@@ -61,6 +61,7 @@ class Shuffled(Here):
     chance = random.Random(0)
 
     def __init__(self, bundle: Bundle, decoder: Decoder, code: object) -> None:
+        self._bundle = bundle
         self._make = lambda: Decoding(bundle, decoder)
         self._asked: list[tuple[Future[None], Task, Path]] = []
 

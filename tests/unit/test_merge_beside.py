@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -63,6 +63,59 @@ def test_reading_ahead_that_is_given_up_closes_what_it_reads() -> None:
         assert next(items) == 0
         items.close()  # type: ignore[attr-defined]
         assert made[-1] == -1 and len(made) <= 3
+
+
+def until(true: Callable[[], bool]) -> None:
+    limit = time.monotonic() + 10
+    while not true():
+        assert time.monotonic() < limit
+        time.sleep(0.001)
+
+
+def test_items_made_soon_are_made_at_once_so_many_of_them_and_come_in_order() -> None:
+    made: list[int] = []
+    with Beside() as beside:
+        items = beside.soon(counted(100, made), 5)
+        until(lambda: len(made) == 5)
+        time.sleep(0.02)
+        assert made == [0, 1, 2, 3, 4]
+        for item, number in enumerate(items):
+            assert item == number and len([one for one in made if one >= 0]) <= item + 1 + 5
+    assert item == 99 and made[-1] == -1
+    assert list(items) == []  # and it stays over
+
+
+def test_an_error_of_what_is_made_soon_comes_behind_the_items_before_it() -> None:
+    made: list[int] = []
+    with Beside() as beside:
+        items = beside.soon(counted(9, made, broken=5), 7)
+        until(lambda: made[-1:] == [-1])
+        got: list[int] = []
+        with pytest.raises(ValueError, match="broken here"):
+            for item in items:
+                got.append(item)
+    assert got == [0, 1, 2, 3, 4]
+
+
+def test_what_is_made_soon_and_never_asked_for_keeps_nobody_waiting() -> None:
+    made: list[int] = []
+    with Beside() as beside:
+        items = beside.soon(counted(1 << 40, made), 3)
+        until(lambda: len(made) == 3)
+        items.close()
+    assert made[:4] == [0, 1, 2]
+    with Beside() as beside:  # closed while one is being made
+        going = threading.Event()
+
+        def slow() -> Generator[int, None, None]:
+            for number in range(1 << 40):
+                going.set()
+                time.sleep(0.01)
+                yield number
+
+        items = beside.soon(slow(), 1 << 40)
+        going.wait()
+        items.close()
 
 
 def test_leaving_waits_for_what_has_begun() -> None:

@@ -118,11 +118,18 @@ class TableWriter:
         """No rows follow: with a pool what is left is compressed while others work, until `close`."""
         self._flush(self._pending_rows)
 
-    def close(self) -> None:
+    def finish(self) -> None:
+        """Write all of the file, but leave it without its name until `publish`."""
         self.end()
         self._wait()
         self._writer.close()
+
+    def publish(self) -> None:
         self._partial.replace(self._path)
+
+    def close(self) -> None:
+        self.finish()
+        self.publish()
 
     def abort(self) -> None:
         """Give the file up: nothing is left under the table's name."""

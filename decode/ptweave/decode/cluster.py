@@ -21,7 +21,7 @@ from ptweave.data.errors import BadInput, MachineLacks
 from ptweave.data.manifest import Clocks
 from ptweave.decode.assemble import Part, write_part
 from ptweave.decode.task import Decoder, Decoding, Task
-from ptweave.decode.worker import release_memory
+from ptweave.decode.worker import release_memory, streams
 from ptweave.decode.workers import succeeded
 
 SECONDS = 10
@@ -91,6 +91,18 @@ class Cluster:
     def write(self, part: Part, folder: Path, clocks: Clocks) -> Future[None]:
         pieces = tuple(replace(piece, file=piece.file.absolute()) for piece in part.pieces)
         return self._executor.submit(_write, replace(part, pieces=pieces), folder.absolute(), clocks)
+
+    def streams(self) -> Callable[[], dict[str, float]]:
+        future = self._executor.submit(streams, self._path)
+
+        def seconds() -> dict[str, float]:
+            with lost_workers(str(self._path)):
+                return future.result()
+
+        return seconds
+
+    def end(self) -> None:
+        pass
 
     def wait(self, futures: set[Future[None]]) -> set[Future[None]]:
         done = wait(futures, return_when=FIRST_COMPLETED).done

@@ -12,7 +12,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from ptweave.decode.naming import Naming
 from ptweave.decode.plan import Thread, plan
 from ptweave.decode.processor import processor
 from ptweave.decode.ranges import range_bytes
+from ptweave.decode.streams import streams_take_long
 from ptweave.decode.task import Decoder, Key, Task, chosen, finished, switched, tasks
 from ptweave.decode.worker import release_memory
 from ptweave.decode.workers import Here, Pool, Workers
@@ -78,8 +79,9 @@ class Report:
 
 def decode_flow(bundle: Bundle, progress: Progress | None = None, *, jobs: int = 1, decoder: Decoder = Decoder.AUTO,
                 files: DebugFiles | None = None, size: int | None = None,
-                part_rows: int = PART_ROWS, cluster: Any = None) -> Report:
-    """Decode every trace of `bundle` and write the flow tables, `decoded/threads.parquet` and the ledger.
+                part_rows: int = PART_ROWS, cluster: Any = None, streams: bool = False) -> Report:
+    """Decode every trace of `bundle` and write the flow tables, `decoded/threads.parquet` and the ledger; with
+    `streams` also what else was recorded (`decode_streams`): by one of the processes beside the others, or afterwards.
 
     `jobs` processes decode at a time (1: this one does it all), or the workers of `cluster`, a Dask client
     (`ptweave.decode.cluster`). `progress` is called with bytes of trace done and in
@@ -89,11 +91,14 @@ def decode_flow(bundle: Bundle, progress: Progress | None = None, *, jobs: int =
 
     Raises BadInput for a bundle without a readable sideband, one that is being decoded by somebody else, or a decoder
     that is not there; MachineLacks when memory runs out or a process was killed. Everything that could not be decoded
-    is a row of `gaps`, not an error.
+    is a row of `gaps`, not an error. What `decode_streams` raises is raised when all else is done.
     """
     report = Report(chosen(decoder), jobs)
     with _folder(bundle) as folder:
-        _Decode(bundle, folder, report, progress or (lambda done, total: None), files, part_rows, cluster).run(size)
+        decode = _Decode(bundle, folder, report, progress or (lambda done, total: None), files, part_rows, cluster)
+        beside = decode.run(size, streams=streams)
+    if beside:
+        report.seconds |= beside()
     return report
 
 
@@ -116,7 +121,8 @@ class _Decode:
         self.switched = switched(sideband, self.cpu)
         self.assembler = Assembler(interleaved=any(thread.of_cpu for thread in self.threads), part_rows=part_rows)
 
-    def run(self, size: int | None) -> None:
+    def run(self, size: int | None, *, streams: bool) -> Callable[[], dict[str, float]] | None:
+        """Decodes all traces. With `streams`: what is to be called then (`Workers.streams`)."""
         report = self.report
         with report.step("plan"):
             report.trace_bytes = sum(thread.size for thread in self.threads)
@@ -128,13 +134,14 @@ class _Decode:
             self._clear({file.name for file in files})
         report.tasks, report.found = len(todo), len(done)
         with report.step("decode"):
-            self._work(todo, files, done)
+            beside = self._work(todo, files, done, streams=streams)
         with report.step("publish"):
             self._publish()
         for totals in self.assembler.threads.values():
             report.instructions += totals.instructions
             report.blocks += totals.seq
         self.progress(report.trace_bytes, report.trace_bytes)
+        return beside
 
     def _timed(self, thread: Thread) -> Any:
         """The processor, where times of its packets are told by branch: what is before a range decides them."""
@@ -152,7 +159,8 @@ class _Decode:
 
     # --- work
 
-    def _work(self, todo: list[Task], files: list[Path], done: set[int]) -> None:
+    def _work(self, todo: list[Task], files: list[Path], done: set[int], *,
+              streams: bool) -> Callable[[], dict[str, float]] | None:
         behind = [task.bytes if index in done else 0 for index, task in enumerate(todo)]
         total, seen = self.report.trace_bytes, 0
         clocks = self.bundle.manifest.clocks
@@ -163,7 +171,8 @@ class _Decode:
             seen = max(seen, min(sum(behind), total))
             self.progress(seen, total)
 
-        with self._workers(len(todo) - len(done)) as workers:
+        with self._workers(len(todo) - len(done) + (streams and streams_take_long(self.bundle))) as workers:
+            beside = workers.streams() if streams else None  # first: it may take as long as all others
             decoding: dict[Future[None], int] = {}
             writing: set[Future[None]] = set()
             coming = iter([index for index in range(len(todo)) if index not in done])
@@ -189,6 +198,7 @@ class _Decode:
                         break  # others wait for work
             for part in self.assembler.finish():
                 writing.add(workers.write(part, self.tables, clocks))
+            workers.end()
             with self.report.step("dictionaries"):
                 self._write_dictionaries()
                 release_memory()
@@ -196,6 +206,7 @@ class _Decode:
                 for future in workers.wait(writing):
                     future.result()
                     writing.discard(future)
+        return beside
 
     def _workers(self, tasks: int) -> Workers:
         """Who does so many tasks."""
@@ -210,22 +221,31 @@ class _Decode:
 
     def _write_dictionaries(self) -> None:
         """Paths, and blocks with functions and lines; images and maps. Where there are several processes, there are
-        processors for two things at a time: paths are compressed while names are looked for."""
-        with ExitStack() as open_:
-            pool = open_.enter_context(ThreadPoolExecutor(1)) if self.report.jobs > 1 else None
-            paths = open_.enter_context(TableWriter(self.tables, schemas.PATHS, row_group=PATH_ROWS, pool=pool))
+        processors for two things at a time: paths are written while names are looked for."""
+        if self.report.jobs == 1:
+            self._write_paths()
+            self._write_blocks()
+            return
+        with ThreadPoolExecutor(1) as beside:
+            paths = beside.submit(self._write_paths)
+            self._write_blocks()
+            paths.result()
+
+    def _write_paths(self) -> None:
+        with TableWriter(self.tables, schemas.PATHS, row_group=PATH_ROWS) as paths:
             for part in self.assembler.paths(PATH_ROWS):
                 paths.write(part)
-            paths.end()
-            blocks = self.assembler.blocks()
-            naming = Naming(self.code, self.files)
-            names = naming.columns(blocks)
-            write_table(self.tables, schemas.BLOCKS, pa.table({**blocks, **names}).cast(schemas.BLOCKS.schema))
-            with TableWriter(self.tables, schemas.VARIABLES) as variables:
-                for rows in naming.variables():
-                    variables.write(rows)
-            write_table(self.tables, schemas.IMAGES, self.code.image_rows())
-            write_table(self.tables, schemas.MAPS, self.code.map_rows())
+
+    def _write_blocks(self) -> None:
+        blocks = self.assembler.blocks()
+        naming = Naming(self.code, self.files)
+        names = naming.columns(blocks)
+        write_table(self.tables, schemas.BLOCKS, pa.table({**blocks, **names}).cast(schemas.BLOCKS.schema))
+        with TableWriter(self.tables, schemas.VARIABLES) as variables:
+            for rows in naming.variables():
+                variables.write(rows)
+        write_table(self.tables, schemas.IMAGES, self.code.image_rows())
+        write_table(self.tables, schemas.MAPS, self.code.map_rows())
 
     # --- the end
 

@@ -53,6 +53,14 @@ def write(part: Part, folder: Path, clocks: Clocks) -> None:
     release_memory()
 
 
+def streams(path: Path) -> dict[str, float]:
+    from ptweave.data.bundle import Bundle
+    from ptweave.decode.streams import decode_streams
+    seconds = decode_streams(Bundle.open(path))
+    release_memory()
+    return seconds
+
+
 def release_memory() -> None:
     """Give memory that was freed back to the system: other processes want it, too."""
     import pyarrow as pa

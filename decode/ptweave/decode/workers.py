@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from multiprocessing import resource_tracker
 from pathlib import Path
 from types import TracebackType
-from typing import ParamSpec, Protocol
+from typing import ParamSpec, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -29,10 +29,12 @@ from ptweave.data.errors import MachineLacks
 from ptweave.data.manifest import Clocks
 from ptweave.decode.assemble import Part, write_part
 from ptweave.decode.images import Code
+from ptweave.decode.streams import decode_streams
 from ptweave.decode.task import Decoder, Decoding, Task
-from ptweave.decode.worker import begin, decode, release_memory, write
+from ptweave.decode.worker import begin, decode, release_memory, streams, write
 
 P = ParamSpec("P")
+T = TypeVar("T")
 
 CLOSING_SECONDS = 10
 """That processes which were killed are waited for; it takes milliseconds."""
@@ -40,12 +42,15 @@ CLOSING_SECONDS = 10
 
 class Workers(Protocol):
     """Does the work of a decode. `wait` gives what was finished since the last time, at least one. `room` is how many
-    tasks it is worth giving it at a time."""
+    tasks it is worth giving it at a time. `streams` begins decode_streams, or leaves it to the function it
+    gives, which returns and raises what decode_streams does. Nothing else is asked for after `end`."""
 
     @property
     def room(self) -> int: ...
     def decode(self, task: Task, file: Path, moved: Callable[[int], None]) -> Future[None]: ...
     def write(self, part: Part, folder: Path, clocks: Clocks) -> Future[None]: ...
+    def streams(self) -> Callable[[], dict[str, float]]: ...
+    def end(self) -> None: ...
     def wait(self, futures: set[Future[None]]) -> set[Future[None]]: ...
     def __enter__(self) -> Workers: ...
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
@@ -58,6 +63,7 @@ class Here:
     room = 1
 
     def __init__(self, bundle: Bundle, decoder: Decoder, code: Code) -> None:
+        self._bundle = bundle
         self._decoding = Decoding(bundle, decoder, code)
 
     def decode(self, task: Task, file: Path, moved: Callable[[int], None]) -> Future[None]:
@@ -68,6 +74,12 @@ class Here:
         write_part(part, folder, clocks)
         release_memory()  # not after every task: the next one wants the same memory again
         return self._done()
+
+    def streams(self) -> Callable[[], dict[str, float]]:
+        return lambda: decode_streams(self._bundle)
+
+    def end(self) -> None:
+        pass
 
     @staticmethod
     def _done() -> Future[None]:
@@ -91,7 +103,7 @@ class Pool:
 
     def __init__(self, bundle: Bundle, decoder: Decoder, jobs: int) -> None:
         self.room = jobs + 2
-        self._where = str(bundle.path)
+        self._path = bundle.path
         self._strangers = {process.pid for process in multiprocessing.active_children()}
         method = start_method()
         if method == "fork":
@@ -108,7 +120,19 @@ class Pool:
     def write(self, part: Part, folder: Path, clocks: Clocks) -> Future[None]:
         return self._submit(write, part, folder, clocks)
 
-    def _submit(self, work: Callable[P, None], *arguments: P.args, **options: P.kwargs) -> Future[None]:
+    def streams(self) -> Callable[[], dict[str, float]]:
+        future = self._submit(streams, self._path)
+
+        def seconds() -> dict[str, float]:
+            with self._killed_told():
+                return future.result()
+
+        return seconds
+
+    def end(self) -> None:
+        self._executor.shutdown(wait=False)  # who has nothing left to do ends, while others work
+
+    def _submit(self, work: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> Future[T]:
         """Hand over work; a process may have been killed since the last wait, and then there is nobody to take it."""
         with self._killed_told(), _held(signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
             return self._executor.submit(work, *arguments, **options)
@@ -125,7 +149,7 @@ class Pool:
         try:
             yield
         except BrokenProcessPool as error:
-            raise MachineLacks("a process of the decoder was killed", where=self._where,
+            raise MachineLacks("a process of the decoder was killed", where=str(self._path),
                                remedy="free some memory, or use fewer processes with -j; what is done is kept, "
                                       "decode again to go on") from error
 

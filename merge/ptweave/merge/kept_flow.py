@@ -8,10 +8,11 @@ bytes a row.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +29,12 @@ _FEW = 16  # bytes of two ordinals
 
 Batch = tuple[I64, I32]
 """Executed paths: their ordinals and numbers."""
+
+
+class Batches(Iterator[Batch], Protocol):
+    """What is read, until it is closed."""
+
+    def close(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -56,7 +63,7 @@ class KeptFlow:
     with more is read again.
     """
 
-    def __init__(self, read: Callable[[int], Generator[Batch, None, None]], program: Program,
+    def __init__(self, read: Callable[[int], Batches], program: Program,
                  limit: int | None = None) -> None:
         self._read = read
         self._program = program

@@ -54,10 +54,10 @@ from ptweave.merge import moments as moment_streams
 from ptweave.merge._merge import lib
 from ptweave.merge.accesses import Accesses, Lines
 from ptweave.merge.addresses import Addresses
-from ptweave.merge.beside import Beside
+from ptweave.merge.beside import Ahead, Beside
 from ptweave.merge.events import Events, events_of, interruptions, merge_events
 from ptweave.merge.graph import GraphTables
-from ptweave.merge.kept_flow import Cut, KeptFlow
+from ptweave.merge.kept_flow import Batch, Batches, Cut, KeptFlow
 from ptweave.merge.moments import Moments, joined, known_moments
 from ptweave.merge.parts import walk_in_parts
 from ptweave.merge.program import Program
@@ -80,6 +80,8 @@ _LACKS = "merge: "
 _CALLS_FILE = "calls.parquet"
 _FEW_ROWS = 1 << 17  # of flow
 _PART_ROWS = 1 << 18
+_SOON = 24
+"""Batches of flow: 12 bytes a row, 36 MiB."""
 _NONE: I64 = np.empty(0, np.int64)
 
 
@@ -127,11 +129,13 @@ class _Merge:
         self._total = 0
         self._together = 1
         self._open = ExitStack()
+        self._stop = ExitStack()
         self._beside = Beside()
         self._lacks: list[str] = []
         self._ledger: Ledger = bundle.ledger()
 
     def close(self) -> None:
+        self._stop.close()
         self._beside.close()  # it reads what is closed next
         self._open.close()
         (self._bundle.decoded / _CALLS_FILE).unlink(missing_ok=True)
@@ -144,6 +148,7 @@ class _Merge:
         self._clock = self._rows(CLOCK, moment_streams.COLUMNS)
         self._pt_events = self._rows(PT_EVENTS, event_streams.COLUMNS)
         self._gap_rows = self._rows(GAPS, ["seq"])
+        self._soon = self._read_soon()
         self._program = self._load_program()
         self._addresses = Addresses(self._bundle, self._program, self._tasks)
         self._syscalls = self._load_syscalls()
@@ -155,8 +160,9 @@ class _Merge:
         if self._syscalls:
             self._syscalls.flag_own()
         self._program.compile()
-        self._walk_threads()
-        self._write()
+        with ExitStack() as written:
+            self._walk_threads(written)
+            self._write()
         self._account()
 
     # --- inputs ---------------------------------------------------------------------------------------------------
@@ -180,6 +186,16 @@ class _Merge:
         rows = ThreadRows(self._bundle, table, columns)
         self._open.callback(rows.close)
         return rows
+
+    def _read_soon(self) -> dict[int, Ahead[Batch]]:
+        """The flow of the thread that has most, if that is much: the first of it is read while all else is loaded."""
+        sizes = self._flow.sizes()
+        longest = max(sizes, key=lambda thread: sizes[thread], default=None)
+        if longest is None or self._jobs == 1 or sizes[longest] < _FEW_ROWS:
+            return {}
+        soon = self._beside.soon(self._paths(longest, 0), _SOON)
+        self._stop.callback(soon.close)
+        return {longest: soon}
 
     def _load_program(self) -> Program:
         program = Program(self._bundle)
@@ -239,7 +255,8 @@ class _Merge:
         parts = [numbers(batch, "seq") for batch in self._gap_rows.batches(thread)]
         return np.unique(np.concatenate([np.empty(0, np.int64), *parts]))
 
-    def _walk_threads(self) -> None:
+    def _walk_threads(self, written: ExitStack) -> None:
+        """`written`: tables whose last rows are still compressed when this is over."""
         threads = self._flow.threads()
         self._total = 2 * self._flow.rows
         folds = Folds()
@@ -247,7 +264,7 @@ class _Merge:
             walker = files.enter_context(self._walker())
             self._together = self._at_a_time(threads)
             walks = files.enter_context(Walks(walker, self._helper, self._together))
-            profile = files.enter_context(TableWriter(self._bundle.tables, PROFILE, pool=self._beside.pool))
+            profile = written.enter_context(TableWriter(self._bundle.tables, PROFILE, pool=self._beside.pool))
             sink = None
             if self._want_calls:
                 sink = files.enter_context(ParquetWriter(
@@ -259,8 +276,10 @@ class _Merge:
                     profile.write(rows)
             profile.end()
             self._number_stacks(RecordedStacks(walker, self._addresses))
-            with TableWriter(self._bundle.tables, STACKS, encoded=["function"], pool=self._beside.pool) as stacks:
-                walker.write_stacks(stacks)
+            stacks = written.enter_context(TableWriter(self._bundle.tables, STACKS, encoded=["function"],
+                                                       pool=self._beside.pool))
+            walker.write_stacks(stacks)
+            stacks.end()
             self._folds = folds
 
     def _helper(self) -> Walker:
@@ -272,7 +291,7 @@ class _Merge:
     def _at_a_time(self, threads: list[int]) -> int:
         """How many threads are walked at a time: one where calls are asked for, which are numbered as they are met, and
         where the others together have so little that it takes longer to put the trees of stacks together."""
-        largest = self._flow.largest()
+        largest = max(self._flow.sizes().values(), default=0)
         if self._want_calls or self._flow.rows - largest < max(_FEW_ROWS, largest // 4):
             return 1
         return min(self._jobs, len(threads), MOST_WALKS)
@@ -287,7 +306,11 @@ class _Merge:
             recorded.write(writer)
 
     def _kept_flow(self, thread: int) -> KeptFlow:
-        return KeptFlow(lambda skip: self._beside.ahead(self._paths(thread, skip)), self._program)
+        def read(skip: int) -> Batches:
+            soon = None if skip else self._soon.pop(thread, None)
+            return soon or self._beside.ahead(self._paths(thread, skip))
+
+        return KeptFlow(read, self._program)
 
     def _work(self, thread: int, sink: Any) -> tuple[_Thread, Walk]:
         """A thread, and what goes over its flow for the first and the second time. Several threads' may be gone over at

@@ -149,13 +149,13 @@ class ThreadRows:
             found.update([group.first] if group.first == group.last else self._spans(group))
         return sorted(found)
 
-    def largest(self) -> int:
-        """About how many rows the thread with the most has: those of row groups that several share are left out."""
+    def sizes(self) -> dict[int, int]:
+        """About how many rows threads have: those of row groups that several share are left out."""
         found: dict[int, int] = {}
         for group in self._groups:
             if group.first == group.last:
                 found[group.first] = found.get(group.first, 0) + group.rows
-        return max(found.values(), default=0)
+        return found
 
     def _spans(self, group: _RowGroup) -> dict[int, tuple[int, int]]:
         """First row, and the one behind the last, of each thread in a row group; the group is read once for it.

@@ -15,8 +15,9 @@ import pyarrow as pa
 from ptweave.data.bundle import Bundle
 from ptweave.data.evl import Operation
 from ptweave.data.ledger import Ledger
+from ptweave.data.parts_writer import PartsWriter
 from ptweave.data.schemas import DECODED_THUNKS, THUNKS
-from ptweave.data.table_writer import ENCODED, ROW_GROUP, TableWriter
+from ptweave.data.table_writer import ENCODED, ROW_GROUP
 from ptweave.merge._merge import lib
 from ptweave.merge.addresses import Addresses
 from ptweave.merge.align import Aligner, Occurrences, Records, bounds
@@ -34,8 +35,8 @@ from ptweave.merge.thunk_stacks import ThunkStacks, kinds_of
 from ptweave.merge.variables import Variables
 
 _NOWHERE = slice(0, 0)
-_GROUP_BATCHES = 8
-"""Of rows with their clocks in a row group: all that one has where there are few threads, and 64 MiB of clocks."""
+_FILE_BATCHES = 4
+"""Of rows with their clocks in a file: all that one has where there are few threads, and 32 MiB of clocks."""
 _COMPARED = 16
 """Values that rows are compared with one after the other: beyond, sorting them takes no longer."""
 _PAIRS = 1 << 22
@@ -194,8 +195,8 @@ class Thunks:
         callers = program.encoded_names(self._stacks.caller)
         operations: dict[str | None, int] = {operation.name.lower(): at for at, operation in enumerate(Operation)}
         done = 0
-        group = min(ROW_GROUP, _GROUP_BATCHES * self.rows.with_clock)
-        with TableWriter(bundle.tables, THUNKS, row_group=group, encoded=["caller", "operation", "placed", "variable"],
+        each = min(ROW_GROUP // 2, _FILE_BATCHES * self.rows.with_clock)
+        with PartsWriter(bundle.tables, THUNKS, each, encoded=["caller", "operation", "placed", "variable"],
                          pool=beside.pool) as writer:
             for batch in beside.ahead(self.rows.batches(columns)) if self.rows.sorted else self.rows.batches(columns):
                 rows = slice(done, done + len(batch))

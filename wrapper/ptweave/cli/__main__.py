@@ -44,7 +44,10 @@ def command() -> int:
         _stand_in(inherited=asked[0] not in _OF_TARGETS)
     if asked and asked[0] in COMMANDS and asked[0] not in _WITHOUT_ARROW and not {"-h", "--help"} & set(sys.argv[2:3]):
         load_lean_arrow()
-    return main(own_process=True)
+    try:
+        return main(own_process=True)
+    finally:
+        gc.freeze()  # what is left is not looked through once more: the process ends
 
 
 if __name__ == "__main__":

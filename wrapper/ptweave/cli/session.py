@@ -41,22 +41,13 @@ def decode(bundle: Bundle, args: argparse.Namespace, files: DebugFiles | None, c
     `files` finds debug files, `cluster` is a Dask client that is to do the work. `merges`: merging comes next, whose
     modules are loaded meanwhile. Raises BadInput, as `merge` does, while another command does one of the two."""
     from ptweave.decode.flow import Decoder, decode_flow
-    from ptweave.decode.syscalls import decode_syscalls
-    from ptweave.decode.tags import decode_tags
-    from ptweave.decode.thunks import decode_thunks
 
     began = time.monotonic()
     with alone(bundle, STEP), progress("decode", quiet=args.quiet, unit="bytes") as advance:
         bundle.manifest.times = Times(args.times)
         bundle.save_manifest()
         report = decode_flow(bundle, _loading_merge(advance) if merges and args.jobs > 1 else advance, jobs=args.jobs,
-                             decoder=Decoder(args.decoder), files=files, cluster=cluster)
-        with report.step("system calls"):
-            decode_syscalls(bundle)
-        with report.step("thunks"):
-            decode_thunks(bundle)
-        with report.step("tags"):
-            decode_tags(bundle)
+                             decoder=Decoder(args.decoder), files=files, cluster=cluster, streams=True)
         _step(bundle, "decode", began)
     if args.verbose:
         seconds = bundle.manifest.steps["decode"]
