@@ -17,7 +17,7 @@ enum {
 	FIRST_WINDOW = 128,        /* elements scouted at first; eight times as many each time nothing is found */
 	SCOUT_BLOCKS = 1 << 26,    /* blocks a scout may run */
 	SCOUT_LEAST = 1 << 14,     /* blocks it always may, however many were scouted before */
-	SCOUT_SHARE = 8,           /* blocks scouted for each one that was walked, at most */
+	SCOUT_SHARE = 2,           /* blocks scouted for each one that was walked, at most */
 	ANY_DEPTH = INT32_MAX,
 };
 
@@ -42,6 +42,7 @@ struct ptm_compare {
 	bool fetched[2];
 	bool there[2];
 	int64_t scouted;
+	int64_t freely;       /* blocks to be scouted before it is looked whether less will do */
 	int64_t n_agreed;
 	struct excursion out[2];
 	int32_t kind;
@@ -60,13 +61,14 @@ struct ptm_compare {
 
 int ptm_compare_create(const struct ptm_program *a, const struct ptm_places *places_a, struct ptm_tree *tree_a,
 		       const struct ptm_program *b, const struct ptm_places *places_b, struct ptm_tree *tree_b,
-		       struct ptm_compare **ret)
+		       int64_t freely, struct ptm_compare **ret)
 {
 	struct ptm_compare *compare = calloc(1, sizeof(*compare));
 	int error;
 
 	if (!compare)
 		return -ENOMEM;
+	compare->freely = freely;
 	error = side_init(&compare->sides[0], a, places_a, tree_a);
 	if (!error)
 		error = side_init(&compare->sides[1], b, places_b, tree_b);
@@ -258,68 +260,144 @@ static int64_t scout_limit(const struct ptm_compare *compare)
 	return left > SCOUT_BLOCKS ? SCOUT_BLOCKS : left < SCOUT_LEAST ? SCOUT_LEAST : left;
 }
 
-/* List what a side executes from where it is, in the frame in which it happened and its callers. */
-static int scout(struct ptm_compare *compare, int i, size_t wanted, struct sync_window *ret)
-{
-	struct side *side = &compare->sides[i];
-	const struct excursion *out = &compare->out[i];
-	struct element element = out->next;
-	size_t level = out->level, n = 0;
-	const int64_t limit = out->there ? out->next.seq + scout_limit(compare) : 0;
-	int found = out->there, error = side_scout(side);
+/* A scout that lists what a side executes from where it is, in the frame in which it happened and its callers. */
+struct scouting {
+	struct element element; /* that it is at, not listed yet */
+	int found;              /* there is one */
+	size_t level;
+	int64_t limit;          /* ordinal up to which it may go */
+	size_t n;               /* listed */
+};
 
-	if (error)
-		return error;
-	while (found > 0 && n < wanted && element.seq < limit) {
-		if (element.gap && element.seq != out->next.seq)
-			break; /* behind the hole nothing is known of the frame */
-		if (element.depth < level && level != ANY_DEPTH)
-			level = element.depth;
-		if (element.depth <= level) {
-			compare->keys[i][n] = element.key;
-			compare->seqs[i][n++] = element.seq;
-		}
-		found = side_next(side, &side->scout, &element);
+static int scout_begin(struct ptm_compare *compare, int i, struct scouting *ret)
+{
+	const struct excursion *out = &compare->out[i];
+
+	*ret = (struct scouting){ .element = out->next, .found = out->there, .level = out->level,
+				  .limit = out->there ? out->next.seq + scout_limit(compare) : 0 };
+	return side_scout(&compare->sides[i]);
+}
+
+/* The scout may go on: there is an element, and nothing is before it behind which the frame is not known. */
+static bool can_scout(const struct ptm_compare *compare, int i, const struct scouting *scouting)
+{
+	const struct element *element = &scouting->element;
+
+	return scouting->found > 0 && element->seq < scouting->limit &&
+	       (!element->gap || element->seq == compare->out[i].next.seq);
+}
+
+/* List the element it is at, if it is in the frame or a caller, and go to the next. */
+static void scout_step(struct ptm_compare *compare, int i, struct scouting *scouting)
+{
+	struct element *element = &scouting->element;
+
+	if (element->depth < scouting->level && scouting->level != ANY_DEPTH)
+		scouting->level = element->depth;
+	if (element->depth <= scouting->level) {
+		compare->keys[i][scouting->n] = element->key;
+		compare->seqs[i][scouting->n++] = element->seq;
 	}
-	if (found < 0)
-		return found;
-	if (out->there)
-		compare->scouted += side->scout.walk->next - out->next.seq;
-	*ret = (struct sync_window){ .keys = compare->keys[i], .n = n, .whole = !found && side->last };
-	compare->seqs[i][n] = -1;
+	scouting->found = side_next(&compare->sides[i], &compare->sides[i].scout, element);
+}
+
+/* On, until so many are listed, or no more can be. */
+static int scout_on(struct ptm_compare *compare, int i, size_t wanted, struct scouting *scouting,
+		    struct sync_window *ret)
+{
+	const struct side *side = &compare->sides[i];
+
+	while (scouting->n < wanted && can_scout(compare, i, scouting))
+		scout_step(compare, i, scouting);
+	if (scouting->found < 0)
+		return scouting->found;
+	*ret = (struct sync_window){ .keys = compare->keys[i], .n = scouting->n, .whole = !scouting->found && side->last };
+	compare->seqs[i][scouting->n] = -1;
 	return 0;
 }
 
-/* Find where both go on alike; sets where to. 1 found, 0 not. */
-static int find_agreement(struct ptm_compare *compare)
+/*
+ * Most differences are a few blocks, and a call that is passed over may be millions: where much was scouted already, it is
+ * first looked whether what is listed after a few is enough. 1: both agree there; 0: it is not known.
+ */
+static int look_close(struct ptm_compare *compare, struct scouting scouts[2], int64_t seqs[2])
+{
+	static const struct { int64_t blocks; int32_t sure; } stages[] = { /* what takes long may be had for less */
+		{ 1 << 9, 8 }, { 1 << 12, 8 }, { 1 << 15, 4 },
+	};
+	struct sync_window windows[2];
+	size_t at[2];
+
+	if (compare->sync.careful || compare->scouted < compare->freely || !scouts[0].found || !scouts[1].found)
+		return 0;
+	for (size_t stage = 0; stage < sizeof(stages) / sizeof(*stages); stage++) {
+		for (int i = 0; i < 2; i++) {
+			const int64_t end = compare->out[i].next.seq + stages[stage].blocks;
+
+			while (scouts[i].n < FIRST_WINDOW && scouts[i].element.seq < end && can_scout(compare, i, &scouts[i]))
+				scout_step(compare, i, &scouts[i]);
+			if (scouts[i].found <= 0)
+				return scouts[i].found;
+			windows[i] = (struct sync_window){ .keys = compare->keys[i], .n = scouts[i].n };
+		}
+		const int found = sync_find_brief(&compare->sync, &windows[0], &windows[1], stages[stage].sure, at);
+
+		for (int i = 0; i < 2 && found > 0; i++)
+			seqs[i] = compare->seqs[i][at[i]];
+		if (found)
+			return found;
+	}
+	return 0;
+}
+
+/* Find where what scouts list agrees. 1: found; 0: not. */
+static int search_agreement(struct ptm_compare *compare, struct scouting scouts[2], int64_t seqs[2])
 {
 	struct sync_window windows[2] = { 0 };
-	size_t at[2] = { 0 };
+	size_t wanted = compare->sync.careful ? SYNC_WINDOW : FIRST_WINDOW, at[2] = { 0 };
 
-	compare->sync.careful = compare->kind == PTM_APART_GAP;
-	for (size_t wanted = compare->sync.careful ? SYNC_WINDOW : FIRST_WINDOW;; wanted *= 8) {
+	for (;;) {
 		bool cut = true;
 		int found;
 
 		for (int i = 0; i < 2; i++) {
-			const int error = scout(compare, i, wanted < SYNC_WINDOW ? wanted : SYNC_WINDOW, &windows[i]);
+			const int error = scout_on(compare, i, wanted, &scouts[i], &windows[i]);
 
 			if (error)
 				return error;
 			cut = cut && windows[i].n < wanted;
 		}
 		sync_allow(&compare->sync, walked(compare));
-		found = sync_find(&compare->sync, &windows[0], &windows[1], &at[0], &at[1]);
-		if (found < 0)
+		found = sync_find(&compare->sync, &windows[0], &windows[1], at);
+		for (int i = 0; i < 2 && found > 0; i++)
+			seqs[i] = compare->seqs[i][at[i]];
+		if (found || cut || wanted == SYNC_WINDOW)
 			return found;
-		if (found)
-			break;
-		if (cut || wanted >= SYNC_WINDOW)
-			return 0;
+		wanted = 8 * wanted < SYNC_WINDOW ? 8 * wanted : SYNC_WINDOW;
 	}
-	for (int i = 0; i < 2; i++)
-		compare->out[i].sync = compare->seqs[i][at[i]];
-	return 1;
+}
+
+/* Find where both go on alike; sets where to. 1 found, 0 not. */
+static int find_agreement(struct ptm_compare *compare)
+{
+	struct scouting scouts[2];
+	int64_t seqs[2] = { -1, -1 };
+	int found = 0;
+
+	compare->sync.careful = compare->kind == PTM_APART_GAP;
+	for (int i = 0; !found && i < 2; i++)
+		found = scout_begin(compare, i, &scouts[i]);
+	if (!found)
+		found = look_close(compare, scouts, seqs);
+	if (!found)
+		found = search_agreement(compare, scouts, seqs);
+	for (int i = 0; i < 2 && found >= 0; i++) {
+		if (compare->out[i].there)
+			compare->scouted += compare->sides[i].scout.walk->next - compare->out[i].next.seq;
+		if (found)
+			compare->out[i].sync = seqs[i];
+	}
+	return found;
 }
 
 /* --- the difference ----------------------------------------------------------------------------------------------- */
@@ -538,7 +616,7 @@ int ptm_correspond(const uint64_t *a, size_t n_a, const uint64_t *b, size_t n_b,
 	for (size_t k = 0; k < n_a; k++)
 		ret[k] = -1;
 	while (i < n_a && j < n_b && error >= 0) {
-		size_t at_a = 1, at_b = 1;
+		size_t at[2] = { 1, 1 };
 
 		if (a[i] == b[j]) {
 			ret[i++] = (int64_t)j++;
@@ -554,10 +632,10 @@ int ptm_correspond(const uint64_t *a, size_t n_a, const uint64_t *b, size_t n_b,
 			const struct sync_window left = { a + i, most_a < wanted ? most_a : wanted, all && most_a <= wanted };
 			const struct sync_window right = { b + j, most_b < wanted ? most_b : wanted, all && most_b <= wanted };
 
-			error = sync_find(&sync, &left, &right, &at_a, &at_b);
+			error = sync_find(&sync, &left, &right, at);
 		}
-		i += error ? at_a : 1;
-		j += error ? at_b : 1;
+		i += error ? at[0] : 1;
+		j += error ? at[1] : 1;
 	}
 	sync_deinit(&sync);
 	return error < 0 ? error : 0;

@@ -62,9 +62,11 @@ struct ptm_difference {
 
 struct ptm_compare;
 
+/* `freely`: blocks that may be gone through in a thread to find where flows agree again before it is looked whether less
+ * will do. */
 int ptm_compare_create(const struct ptm_program *a, const struct ptm_places *places_a, struct ptm_tree *tree_a,
 		       const struct ptm_program *b, const struct ptm_places *places_b, struct ptm_tree *tree_b,
-		       struct ptm_compare **ret);
+		       int64_t freely, struct ptm_compare **ret);
 void ptm_compare_destroy(struct ptm_compare *compare);
 /* Two other threads: nothing is left of the last ones. */
 void ptm_compare_begin(struct ptm_compare *compare);

@@ -152,9 +152,27 @@ static struct stretch first_sure(const struct sync *sync, int32_t d, int32_t k, 
 	return sure.length ? sure : longest;
 }
 
-int sync_find(struct sync *sync, const struct sync_window *a, const struct sync_window *b, size_t *at_a, size_t *at_b)
+int sync_find_brief(struct sync *sync, const struct sync_window *a, const struct sync_window *b, int32_t sure,
+		    size_t at[2])
 {
-	const size_t shorter = a->n < b->n ? a->n : b->n, both = a->n + b->n;
+	int32_t k = 0, total;
+	const int32_t d = search(sync, a, b, SYNC_LEAST, &k);
+
+	if (d < 0)
+		return d < -1 ? d : 0;
+	const struct stretch found = first_sure(sync, d, k, &total);
+
+	if (found.length < sure || found.a != begin(sync, d, k)) /* the last one ends where a window does */
+		return 0;
+	at[0] = (size_t)found.a;
+	at[1] = (size_t)found.b;
+	return 1;
+}
+
+int sync_find(struct sync *sync, const struct sync_window *a, const struct sync_window *b, size_t at[2])
+{
+	const size_t shorter = a->n < b->n ? a->n : b->n;
+	const size_t both = a->n + b->n;
 	const int32_t limit = both < (size_t)sync->edits ? (int32_t)both : sync->edits;
 	struct stretch found;
 	int32_t k = 0, total, d = search(sync, a, b, limit, &k);
@@ -163,13 +181,13 @@ int sync_find(struct sync *sync, const struct sync_window *a, const struct sync_
 		return d;
 	found = first_sure(sync, d < 0 ? limit : d, k, &total);
 	if (found.length >= SURE || (found.length && (size_t)total * 4 >= shorter)) {
-		*at_a = (size_t)found.a;
-		*at_b = (size_t)found.b;
+		at[0] = (size_t)found.a;
+		at[1] = (size_t)found.b;
 		return 1;
 	}
 	if (!a->whole || !b->whole)
 		return 0;
-	*at_a = found.length ? (size_t)found.a : a->n;
-	*at_b = found.length ? (size_t)found.b : b->n;
+	at[0] = found.length ? (size_t)found.a : a->n;
+	at[1] = found.length ? (size_t)found.b : b->n;
 	return 1;
 }

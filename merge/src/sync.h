@@ -37,10 +37,13 @@ void sync_deinit(struct sync *sync);
 /* `walked` elements were gone through so far: they allow so many edits. Searching takes a share of the time. */
 void sync_allow(struct sync *sync, int64_t walked);
 /*
- * The first places (`at_a`, `at_b`) from which both go on alike, with as few elements left out as possible. `n` of a
+ * The first places from which both go on alike, of `a` and of `b`, with as few elements left out as possible. `n` of a
  * side when it is only its end that agrees. 1: found; 0: not within these windows; -ENOMEM.
  */
-int sync_find(struct sync *sync, const struct sync_window *a, const struct sync_window *b, size_t *at_a,
-	      size_t *at_b);
+int sync_find(struct sync *sync, const struct sync_window *a, const struct sync_window *b, size_t at[2]);
+/* The same where more of both is to be had: found only where the first that are no accident are `sure` or more, and alike
+ * up to the end of a window. What is behind that would be little reason to think better of it. */
+int sync_find_brief(struct sync *sync, const struct sync_window *a, const struct sync_window *b, int32_t sure,
+		    size_t at[2]);
 
 #endif

@@ -7,9 +7,11 @@
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "compare_api.h"
 #include "random.h"
+#include "sync.h"
 
 enum { BLOCKS = 40, PATHS = 30, ROWS = 400, EVENTS = 20, VALUES = 256, PLACES = 50 };
 
@@ -110,7 +112,8 @@ static size_t compare_flows(struct flow *a, struct flow *b)
 
 	open_flow(a);
 	open_flow(b);
-	assert(ptm_compare_create(a->program, a->places, a->tree, b->program, b->places, b->tree, &compare) == 0);
+	assert(ptm_compare_create(a->program, a->places, a->tree, b->program, b->places, b->tree,
+				  below(2) ? 0 : INT64_MAX, &compare) == 0);
 	assert(ptm_compare_feed(compare, 2, a->seqs, a->paths, 1, NULL, 0, 0) == -22);
 	for (int turn = 0; turn < 2; turn++) {
 		ptm_compare_begin(compare);
@@ -156,6 +159,33 @@ static void check_correspondence(void)
 	}
 }
 
+/* One side begins with elements of its own, and lacks some of the other's; then they are alike to the end, or but for one. */
+static void check_brief(void)
+{
+	uint64_t a[128], b[128];
+	const size_t gone = below(20), more = below(20), alike = gone + more + 20 + below(48);
+	const size_t odd = below(2) ? below((uint32_t)alike) : alike;
+	const size_t few = odd < 3 ? odd + 1 : 0; /* what is alike before the odd one is no stretch */
+	const int32_t sure = 3 + (int32_t)below(60);
+	const int found = (odd < 3 || odd == alike) && alike - few >= (size_t)sure;
+	struct sync sync;
+	size_t at[2];
+
+	for (size_t i = 0; i < gone + alike; i++)
+		a[i] = 1000 + i;
+	for (size_t i = 0; i < more; i++)
+		b[i] = i;
+	memcpy(b + more, a + gone, alike * sizeof(*a));
+	if (odd < alike)
+		b[more + odd] = 99999;
+	const struct sync_window left = { .keys = a, .n = gone + alike }, right = { .keys = b, .n = more + alike };
+
+	sync_init(&sync);
+	assert(sync_find_brief(&sync, &left, &right, sure, at) == found);
+	assert(!found || (at[0] == gone + few && at[1] == more + few));
+	sync_deinit(&sync);
+}
+
 int main(int argc, char **argv)
 {
 	const int wanted = argc > 1 ? atoi(argv[1]) : 100;
@@ -176,6 +206,7 @@ int main(int argc, char **argv)
 		make_flow(&b, below(2) ? 10 : 0, 0);
 		compare_flows(&a, &b);
 		check_correspondence();
+		check_brief();
 	}
 	printf("%d comparisons\n", wanted);
 	return 0;

@@ -21,7 +21,7 @@ from ptweave.data.bundle import Bundle
 from ptweave.data.errors import BadInput
 from ptweave.data.schemas import FLOW, SYSCALLS
 from ptweave.data.table_writer import write_table
-from ptweave.merge import Run, merge_run
+from ptweave.merge import Run, compare, merge_run
 from ptweave.merge.compare import Compared, Comparer, correspond
 from ptweave.merge.events import merge_events
 from ptweave.merge.places import match_places
@@ -109,6 +109,20 @@ def test_one_branch_that_went_another_way_is_the_only_row(make: Callable[..., Pa
     assert row["seq"] == row["other_seq"] == 1 + 17 * 6 + 2
     assert [frame.split()[0] for frame in row["stack"]] == ["work", "loop", "main"] == [
         frame.split()[0] for frame in row["other_stack"]]
+
+
+@pytest.mark.parametrize("freely", [0, 1 << 40])
+def test_many_small_differences_are_found_where_scouts_look_close(
+        make: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, freely: int) -> None:
+    """Every fourth round goes another way: a place, however far one looks to find where they agree again."""
+    monkeypatch.setattr(compare, "FREELY", freely)
+    a = make(lambda program: [program.round() for _ in range(ROUNDS)])
+    b = make(lambda program: [program.round(number % 4 == 1) for number in range(ROUNDS)])
+    (row,) = flows(a, b)
+    assert (row["function"], row["times"], row["blocks"], row["other_blocks"]) == ("work", ROUNDS / 4, 10, 10)
+    assert row["seq"] == row["other_seq"] == 1 + 6 + 2
+    (pair,) = rows(a, b, "threads")
+    assert pair["agreed_blocks"] == 6 * ROUNDS + 4 - ROUNDS / 4
 
 
 def test_a_call_that_only_one_made_is_named(make: Callable[..., Path]) -> None:

@@ -25,6 +25,10 @@ Flow = Iterator[tuple[I64, I32]]
 
 NONE = 0xFFFFFFFF
 
+FREELY = 1 << 26
+"""Blocks gone through in a thread to find where flows agree again, calls passed over: two seconds. From then on a few
+that agree are enough where there are few."""
+
 
 class Apart(StrEnum):
     """How two flows went apart."""
@@ -97,7 +101,8 @@ class Comparer:
             made = ffi.new("struct ptm_compare **")
             check(lib.ptm_compare_create(
                 a.program.handle, ffi.from_buffer("struct ptm_places[]", places.a), self._trees[0],
-                b.program.handle, ffi.from_buffer("struct ptm_places[]", places.b), self._trees[1], made), "diff")
+                b.program.handle, ffi.from_buffer("struct ptm_places[]", places.b), self._trees[1], FREELY, made),
+                "diff")
         except BaseException:
             self.close()
             raise

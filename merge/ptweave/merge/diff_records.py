@@ -4,8 +4,8 @@ much longer they took."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
@@ -60,10 +60,10 @@ select row_number() over (order by seq nulls last, t_enter) as row, hash(name) a
        coalesce(seq, -1) as seq, coalesce(t_enter, 0) as t, coalesce(t_exit - t_enter, 0) as ns, 0 as thunk
 from syscalls where thread = ? and name not in ('futex', 'sched_yield') order by 1"""
 _SYSCALL = """
-select name, call_text(number, args, result, paths, files, data), null::varchar[], seq, t_enter from (
+select row, name, call_text(number, args, result, paths, files, data), null::varchar[], seq, t_enter from (
   select *, row_number() over (order by seq nulls last, t_enter) as row
   from syscalls where thread = ? and name not in ('futex', 'sched_yield'))
-where row = ?"""
+where row in (select unnest(?))"""
 
 _THUNKS = """
 select row_number() over (order by thunk) as row, hash(operation, caller, functions[2], functions[3]) as token,
@@ -73,11 +73,12 @@ from thunks left join call_stacks using (stack) where thread = ? order by 1"""
 """What fork returns to a parent is a number that the kernel gives anew each time."""
 
 _THUNK = """
-select operation, operation || ' = ' || coalesce(result::varchar, '?'),
-       list_transform(coalesce(functions, []), lambda x: coalesce(x, '?')), seq, t, thunk from (
-  select *, row_number() over (order by thunk) as row from thunks where thread = ?)
-  left join call_stacks using (stack)
-where row = ?"""
+select row, operation, operation || ' = ' || coalesce(result::varchar, '?'),
+       list_transform(coalesce(functions, []), lambda x: coalesce(x, '?')), seq, t from (
+  select * from (select *, row_number() over (order by thunk) as row from thunks where thread = ?)
+  where row in (select unnest(?)))
+  left join call_stacks using (stack)"""
+
 
 class Group(IntEnum):
     """Where a difference is, the likeliest cause first."""
@@ -104,7 +105,7 @@ class Records:
 class _Kind:
     name: str
     listed: str
-    one: str
+    some: str
     timing: str
 
 
@@ -120,6 +121,7 @@ class _Rows:
     thread: int
     kind: _Kind
     columns: dict[str, Any]
+    known: dict[int, dict[str, Any]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, run: Run, thread: int, kind: _Kind) -> _Rows:
@@ -132,10 +134,16 @@ class _Rows:
     def __len__(self) -> int:
         return len(self.columns["row"])
 
+    def look_up(self, indexes: Iterable[int]) -> None:
+        """Ask for those that will be described, all at once: each is looked for among all of its thread."""
+        rows = [int(self.columns["row"][index]) for index in indexes]
+        if rows:
+            for row, *values in self.run.sql(self.kind.some, self.thread, rows):
+                self.known[row] = dict(zip(("name", "text", "functions", "seq", "t"), values, strict=True))
+
     def describe(self, index: int) -> dict[str, Any]:
-        """name, text, functions, seq and t of one."""
-        row = self.run.sql(self.kind.one, self.thread, int(self.columns["row"][index])).rows()[0]
-        return {"name": row[0], "text": row[1], "functions": row[2], "seq": row[3], "t": row[4]}
+        """name, text, functions, seq and t of one that was looked up."""
+        return self.known[int(self.columns["row"][index])]
 
 
 def compare_records(records: Records, part: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -156,12 +164,13 @@ def _tokens(rows: _Rows) -> U64:
     return tokens
 
 
-def _first_of(rows: _Rows, which: Bools) -> Iterator[tuple[int, int]]:
-    """Of the rows chosen, by kind: the first one, and how many."""
+def _first_of(rows: _Rows, which: Bools) -> list[tuple[int, int]]:
+    """Of the rows chosen, by kind: the first one, which is looked up, and how many."""
     index = np.flatnonzero(which)
     _, first, count = np.unique(rows.columns["token"][index], return_index=True, return_counts=True)
-    for at, times in zip(first.tolist(), count.tolist(), strict=True):
-        yield int(index[at]), times
+    found = [(int(index[at]), times) for at, times in zip(first.tolist(), count.tolist(), strict=True)]
+    rows.look_up(at for at, _ in found)
+    return found
 
 
 def _row(a: _Rows, one: dict[str, Any] | None, b: _Rows, other: dict[str, Any] | None, what: str,
@@ -185,7 +194,9 @@ def _differing(a: _Rows, b: _Rows, to: I64) -> Iterator[dict[str, Any]]:
         differs[both] = a.columns[name][both] != b.columns[name][to[both]]
         differs &= pending
         pending &= ~differs
-        for index, times in _first_of(a, differs):
+        first = _first_of(a, differs)
+        b.look_up(int(to[index]) for index, _ in first)
+        for index, times in first:
             yield _row(a, a.describe(index), b, b.describe(int(to[index])), f"another {name}", times)
 
 
@@ -212,15 +223,18 @@ def _times(a: _Rows, b: _Rows, to: I64) -> Iterator[dict[str, Any]]:
         return
     tokens, back = np.unique(a.columns["token"][index], return_inverse=True)
     ours, theirs = a.columns["ns"][index].astype(np.int64), b.columns["ns"][to[index]].astype(np.int64)
+    kinds = []
     for number in range(len(tokens)):
         here = back.reshape(-1) == number
         most = index[here][int(np.argmax(np.abs(theirs[here] - ours[here])))]
         total, other = int(ours[here].sum()), int(theirs[here].sum())
-        if total == other:
-            continue
-        known = a.describe(int(most))
+        if total != other:
+            kinds.append((int(most), int(here.sum()), total, other))
+    a.look_up(most for most, *_ in kinds)
+    for most, count, total, other in kinds:
+        known = a.describe(most)
         yield {"kind": a.kind.timing, "thread": a.thread, "other_thread": b.thread, "detail": known["name"],
-               "function": known["functions"][0] if known["functions"] else None, "times": int(here.sum()),
+               "function": known["functions"][0] if known["functions"] else None, "times": count,
                "ns": total, "other_ns": other, "more_ns": other - total,
                "thunk": int(a.columns["thunk"][most]) if a.kind.timing == "wait" else None,
                "other_thunk": int(b.columns["thunk"][to[most]]) if a.kind.timing == "wait" else None}
