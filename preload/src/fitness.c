@@ -19,20 +19,21 @@
 
 static const char *const makers[] = {"pthread_create", "thrd_create", "_ZNSt6thread15_M_start_thread"};
 
-/* Libraries that a program cannot have and be carried. */
+/* Libraries that a program cannot have and be carried: files whose names begin so, and go on with ".so", or with a "-" and a
+ * digest, as libraries that Python's packages bring along are called. */
 static const struct {
 	const char *name, *why;
 } strangers[] = {
-	{"/libjli.so", "the Java virtual machine protects and polls memory by itself: threads stay threads"},
-	{"/libjvm.so", "the Java virtual machine protects and polls memory by itself: threads stay threads"},
-	{"/libasan.so", "the address sanitizer has memory of its own for every address: threads stay threads"},
-	{"/libhwasan.so", "the address sanitizer has memory of its own for every address: threads stay threads"},
-	{"/libtsan.so", "the thread sanitizer follows threads by itself: threads stay threads"},
-	{"/liblsan.so", "the leak sanitizer stops threads by itself: threads stay threads"},
-	{"/libgo.so", "the Go runtime makes threads and waits for them by itself: threads stay threads"},
-	{"/liburing.so", "io_uring has the kernel work on memory by itself: threads stay threads"},
-	{"/libgomp.so", "GCC's OpenMP waits for threads by system calls of its own: threads stay threads"},
-	{"/libitm.so", "GCC's transactions wait for threads by system calls of their own: threads stay threads"},
+	{"libjli", "the Java virtual machine protects and polls memory by itself: threads stay threads"},
+	{"libjvm", "the Java virtual machine protects and polls memory by itself: threads stay threads"},
+	{"libasan", "the address sanitizer has memory of its own for every address: threads stay threads"},
+	{"libhwasan", "the address sanitizer has memory of its own for every address: threads stay threads"},
+	{"libtsan", "the thread sanitizer follows threads by itself: threads stay threads"},
+	{"liblsan", "the leak sanitizer stops threads by itself: threads stay threads"},
+	{"libgo", "the Go runtime makes threads and waits for them by itself: threads stay threads"},
+	{"liburing", "io_uring has the kernel work on memory by itself: threads stay threads"},
+	{"libgomp", "GCC's OpenMP waits for threads by system calls of its own: threads stay threads"},
+	{"libitm", "GCC's transactions wait for threads by system calls of their own: threads stay threads"},
 };
 
 /* Functions that the C library does in threads of its own, which it makes unseen and with all signals blocked: a page that
@@ -169,9 +170,12 @@ static bool is_runtime(const struct dl_phdr_info *info)
 /* NULL: a library like others. */
 static const char *why_strange(const char *path)
 {
-	for (unsigned i = 0; i < sizeof strangers / sizeof *strangers; i++)
-		if (strstr(path, strangers[i].name))
+	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+	for (unsigned i = 0; i < sizeof strangers / sizeof *strangers; i++) {
+		const char *rest = name + strlen(strangers[i].name);
+		if (starts(name, strangers[i].name) && (starts(rest, ".so") || starts(rest, "-")))
 			return strangers[i].why;
+	}
 	return NULL;
 }
 

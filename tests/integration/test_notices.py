@@ -210,11 +210,15 @@ def test_an_openmp_program_keeps_its_threads_and_ends(tmp_path: Path) -> None:
     assert count == 1 and [one.kind for one in told] == [NoticeKind.FALLBACK] and "OpenMP" in told[0].text
 
 
-@pytest.mark.parametrize(("name", "kinds"), [("liburing.so", [NoticeKind.CALL]), ("libother.so", [])])
+@pytest.mark.parametrize(("name", "kinds"), [
+    ("liburing.so", [NoticeKind.CALL]), ("liburing.so.2", [NoticeKind.CALL]),
+    ("libgomp-e985bcbb.so.1.0.0", [NoticeKind.CALL]),  # as packages of Python's bring it along
+    ("libother.so", []), ("libgompa.so", []), ("libgomp-1/libother.so", [])])
 def test_a_library_that_cannot_be_carried_is_told_when_it_is_loaded_later(name: str, kinds: list[NoticeKind],
                                                                           tmp_path: Path) -> None:
     (tmp_path / "ring.c").write_text("int ring(void) { return 0; }\n")
     library = tmp_path / name
+    library.parent.mkdir(exist_ok=True)
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, tmp_path / "ring.c"], check=True)
     made = program(tmp_path, "opener", f"#include <dlfcn.h>\n{THREADS}\n"
                    "int main(int n, char **v) { return make() + !dlopen(v[n - 1], RTLD_NOW); }")
