@@ -10,6 +10,7 @@
 
 #include "next.h"
 #include "notice.h"
+#include "openmp.h"
 #include "options.h"
 
 #include <elf.h>
@@ -228,10 +229,10 @@ void ptw_fit_surprise(const void *code)
 			   "threads are made by a library that was loaded while the program ran: they stay threads");
 }
 
-void ptw_fit_late(const char *path, const void *code)
+void ptw_fit_late(const struct link_map *map)
 {
-	if (why_strange(path))
-		ptw_notice(PTW_NOTICE_CALL, code,
+	if (why_strange(map->l_name) && !ptw_openmp_share(map))
+		ptw_notice(PTW_NOTICE_CALL, map->l_ld,
 			   "a library that threads as processes cannot carry was loaded while the program ran: its threads may"
 			   " wait for ever");
 }

@@ -11,6 +11,7 @@
 
 #include "sys.h"
 
+#include <link.h>
 #include <stdbool.h>
 
 /* Is this a program whose threads are to be processes? */
@@ -19,7 +20,7 @@ PTW_HIDDEN bool ptw_fit(void);
 /* A thread is made although nothing could: a library that came later does it. It stays a thread, and that is said. */
 PTW_HIDDEN void ptw_fit_surprise(const void *code);
 
-/* A library was loaded, with `code` in it, where threads are processes already: one that cannot be carried is told. */
-PTW_HIDDEN void ptw_fit_late(const char *path, const void *code);
+/* A library was loaded where threads are processes already: one that cannot be carried is told. */
+PTW_HIDDEN void ptw_fit_late(const struct link_map *map);
 
 #endif

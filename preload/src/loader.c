@@ -191,7 +191,7 @@ static void receive_strangers(void)
 			if (map == allocated[i]) {
 				if (unkept_count < ALLOCATED)
 					unkept[unkept_count++] = map;
-				ptw_fit_late(map->l_name, map->l_ld);
+				ptw_fit_late(map);
 			}
 	__atomic_fetch_or(&ptw_loader_pending, UNKEPT, __ATOMIC_RELAXED);
 	keep_those_left();

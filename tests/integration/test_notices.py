@@ -10,7 +10,7 @@ import pytest
 
 from ptweave.data.evl import EVL_HEADER
 from ptweave.data.notices import Notice, NoticeKind
-from support.modes import NATIVE, TRACED, Mode, process_mode, run
+from support.modes import NATIVE, TRACED, Mode, Ran, process_mode, run
 
 ROOT = Path(__file__).resolve().parents[2]
 HELD = process_mode("held", "shared")
@@ -104,7 +104,12 @@ def program(folder: Path, name: str, text: str, *flags: str) -> Path:
 def processes(mode: Mode, folder: Path, argv: list[str | Path]) -> tuple[int, list[Notice]]:
     """How many processes had threads that logged, and what was told."""
     ran = run(mode, folder, argv, name=f"{mode}.ptw")
-    assert ran.status == 0 and ran.err == "" and ran.traced is not None
+    assert ran.status == 0 and ran.err == ""
+    return traced(ran)
+
+
+def traced(ran: Ran) -> tuple[int, list[Notice]]:
+    assert ran.traced is not None
     headers = [path.read_bytes()[:EVL_HEADER.size] for path in ran.traced.bundle.dependence.glob("*.evl")]
     return len({EVL_HEADER.unpack(header)[1] for header in headers}), ran.traced.server.notices.all
 
@@ -208,6 +213,38 @@ def test_an_openmp_program_keeps_its_threads_and_ends(tmp_path: Path) -> None:
     made = program(tmp_path, "openmp", OPENMP, "-fopenmp")
     count, told = processes(HELD, tmp_path, [made])
     assert count == 1 and [one.kind for one in told] == [NoticeKind.FALLBACK] and "OpenMP" in told[0].text
+
+
+@pytest.fixture(scope="module")
+def late(tmp_path_factory: pytest.TempPathFactory) -> list[str | Path]:
+    """A program with a thread, that loads a library with OpenMP when that is over."""
+    folder = tmp_path_factory.mktemp("late")
+    library = folder / "work.so"
+    subprocess.run(["gcc", "-O1", "-g", "-Wall", "-shared", "-fPIC", "-fopenmp", "-o", library,
+                    ROOT / "tests/programs/late_openmp.c"], check=True)
+    made = program(folder, "late", f"#include <dlfcn.h>\n{THREADS}\n"
+                   "int main(int n, char **v) { int bad = make(); void *l = dlopen(v[n - 1], RTLD_NOW);"
+                   " return bad + ((int (*)(int))dlsym(l, \"work\"))(30); }")
+    return [made, library]
+
+
+@pytest.mark.parametrize("access", ["held", "exact"])
+def test_openmp_that_is_loaded_later_is_carried(late: list[str | Path], access: str, tmp_path: Path) -> None:
+    """With XGBoost, LightGBM or PyTorch, Python has it so: threads waited for ever."""
+    assert run(NATIVE, tmp_path, late, name="native").out == b"14985000 90 600\n"
+    ran = run(process_mode(access, "shared"), tmp_path, late)
+    assert (ran.status, ran.out, ran.err) == (0, b"14985000 90 600\n", "")
+    count, told = traced(ran)
+    assert count == 4 and told == []  # main's, the first thread's, and two of OpenMP's
+
+
+def test_control_openmp_that_is_loaded_later_is_told_where_it_is_not_carried(late: list[str | Path],
+                                                                             tmp_path: Path) -> None:
+    """In the private view: of its futexes each process has its own copy. Nothing of it is executed."""
+    made = program(tmp_path, "loader", f"#include <dlfcn.h>\n{THREADS}\n"
+                   "int main(int n, char **v) { return make() + !dlopen(v[n - 1], RTLD_NOW); }")
+    count, told = processes(process_mode("held", "private"), tmp_path, [made, late[1]])
+    assert count == 2 and [one.kind for one in told] == [NoticeKind.CALL] and "wait for ever" in told[0].text
 
 
 @pytest.mark.parametrize(("name", "kinds"), [

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Process mode: GCC's OpenMP (libgomp), loaded while the program runs. It waits for its threads and wakes them by
+ * system calls of its own, on futexes that it says are private to the process; what it says is in two variables, which
+ * are not private from then on. It has read what it waits for just before it waits, and has written it just before it
+ * wakes, so that the kernel finds the page open. Not in the private view, in which it would wait on its own copy.
+ */
+#ifndef PTW_OPENMP_H
+#define PTW_OPENMP_H
+
+#include "sys.h"
+
+#include <link.h>
+#include <stdbool.h>
+
+/* A library that was loaded just now: its futexes are the program's. False: it is another one, or not as we know it. */
+PTW_HIDDEN bool ptw_openmp_share(const struct link_map *map);
+
+#endif
