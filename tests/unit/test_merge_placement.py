@@ -405,3 +405,24 @@ def test_an_image_mapped_elsewhere_in_another_process_is_recognised(tmp_path: Pa
     assert {row["placed"] for row in rows_of(bundle, SYSCALLS)} == {"exact"}
     assert {row["placed"] for row in rows_of(bundle, THUNKS)} == {"exact"}
     assert rows_of(bundle, THUNKS)[0]["caller"] == "main"
+
+
+@pytest.mark.parametrize(("long", "each", "files"), [(False, 1 << 19, 1), (False, 10, 5), (True, 10, 1)],
+                         ids=["few thunks", "many", "many with long clocks"])
+def test_thunks_are_in_several_files_only_where_a_file_s_clocks_are_short(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, long: bool, each: int, files: int) -> None:
+    """Else a thousand threads' thunks would be a thousand files."""
+    made = BundleWriter(tmp_path / "run.ptw")
+    made.task(0)
+    for number in range(45):
+        made.thunk(0, t=100 * number)
+    bundle = made.write()
+    monkeypatch.setattr("ptweave.merge.thunks._FILE_ROWS", each)
+    if long:
+        monkeypatch.setattr("ptweave.merge.thunk_rows._rows_with_clock", lambda metadata: 2)
+    merge_run(bundle)
+    found = sorted((bundle.tables / "thunks").iterdir(), key=lambda path: int(path.stem))
+    assert [path.name for path in found] == [f"{number}.parquet" for number in range(files)]
+    tables = [pq.read_table(path) for path in found]
+    assert [time for table in tables for time in table["t"].to_pylist()] == [100 * number for number in range(45)]
+    assert pq.ParquetFile(found[0]).metadata.num_row_groups == (3 if long else 1)

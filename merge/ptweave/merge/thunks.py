@@ -17,7 +17,7 @@ from ptweave.data.evl import Operation
 from ptweave.data.ledger import Ledger
 from ptweave.data.parts_writer import PartsWriter
 from ptweave.data.schemas import DECODED_THUNKS, THUNKS
-from ptweave.data.table_writer import ENCODED, ROW_GROUP
+from ptweave.data.table_writer import ENCODED, ROW_GROUP, TableWriter
 from ptweave.merge._merge import lib
 from ptweave.merge.addresses import Addresses
 from ptweave.merge.align import Aligner, Occurrences, Records, bounds
@@ -35,8 +35,9 @@ from ptweave.merge.thunk_stacks import ThunkStacks, kinds_of
 from ptweave.merge.variables import Variables
 
 _NOWHERE = slice(0, 0)
-_FILE_BATCHES = 4
-"""Of rows with their clocks in a file: all that one has where there are few threads, and 32 MiB of clocks."""
+_GROUP_BATCHES = 8
+"""Of rows with their clocks in a row group, where not all that one has are read at a time: 64 MiB of clocks."""
+_FILE_ROWS = ROW_GROUP // 2
 _COMPARED = 16
 """Values that rows are compared with one after the other: beyond, sorting them takes no longer."""
 _PAIRS = 1 << 22
@@ -189,15 +190,20 @@ class Thunks:
         """Find the stacks' numbers: while the tree of stacks can still grow."""
         self._stacks.look_up(stacks)
 
+    def _writer(self, bundle: Bundle, encoded: list[str], beside: Beside) -> PartsWriter | TableWriter:
+        """Several files, of which two are written at a time; where clocks are long, one, a few rows at a time."""
+        if self.rows.with_clock < BATCH_ROWS:
+            return TableWriter(bundle.tables, THUNKS, row_group=_GROUP_BATCHES * self.rows.with_clock, encoded=encoded,
+                               pool=beside.pool)
+        return PartsWriter(bundle.tables, THUNKS, _FILE_ROWS, encoded=encoded, pool=beside.pool)
+
     def write(self, bundle: Bundle, program: Program, variables: Variables, beside: Beside) -> None:
         """Write the table."""
         columns = [name for name in DECODED_THUNKS.names if name not in ("tsc", "marker", "stack")]
         callers = program.encoded_names(self._stacks.caller)
         operations: dict[str | None, int] = {operation.name.lower(): at for at, operation in enumerate(Operation)}
         done = 0
-        each = min(ROW_GROUP // 2, _FILE_BATCHES * self.rows.with_clock)
-        with PartsWriter(bundle.tables, THUNKS, each, encoded=["caller", "operation", "placed", "variable"],
-                         pool=beside.pool) as writer:
+        with self._writer(bundle, ["caller", "operation", "placed", "variable"], beside) as writer:
             for batch in beside.ahead(self.rows.batches(columns)) if self.rows.sorted else self.rows.batches(columns):
                 rows = slice(done, done + len(batch))
                 seq, placed = self.places.columns(rows)
