@@ -2,6 +2,7 @@
 /* Reading event lists; evl_file.h says what is guaranteed. */
 #define _GNU_SOURCE
 #include "evl_file.h"
+#include "evl_operation.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -17,7 +17,6 @@ enum {
 	EVL_RECORD = 56,
 	EVL_MAX_FRAMES = 64,
 	EVL_OPEN = 1,
-	EVL_OPERATIONS = 40,
 	EVL_FIRST_ACCESS = 33, /* from here */
 	EVL_LAST_ACCESS = 37,  /* to here records are no thunks */
 	EVL_BUFFER = 64 << 10,

@@ -27,6 +27,10 @@ bool evl_is_release(const struct evl_record *r)
 	case EVL_OP_COND_WAIT_BEGIN:
 	case EVL_OP_BARRIER_ARRIVE:
 	case EVL_OP_EXIT:
+	case EVL_OP_TEAM:
+	case EVL_OP_TEAM_END:
+	case EVL_OP_TASK:
+	case EVL_OP_TASK_END:
 		return true;
 	default:
 		return false;
@@ -41,6 +45,10 @@ bool evl_is_acquire(const struct evl_record *r)
 	case EVL_OP_MUTEX_TIMEDLOCK:
 		return r->result == 0 || r->result == EOWNERDEAD;
 	case EVL_OP_COND_RELOCK:
+	case EVL_OP_TEAM_BEGIN:
+	case EVL_OP_TEAM_JOIN:
+	case EVL_OP_TASK_BEGIN:
+	case EVL_OP_TASK_WAIT:
 		return true;
 	case EVL_OP_COND_WAIT:
 	case EVL_OP_COND_TIMEDWAIT:
@@ -82,6 +90,10 @@ bool evl_makes_version(uint16_t operation)
 	case EVL_OP_COND_WAIT_BEGIN:
 	case EVL_OP_BARRIER_ARRIVE:
 	case EVL_OP_ONCE_DONE:
+	case EVL_OP_TEAM:
+	case EVL_OP_TEAM_END:
+	case EVL_OP_TASK:
+	case EVL_OP_TASK_END:
 		return true;
 	default:
 		return false;

@@ -47,6 +47,15 @@ enum evl_operation {
 	EVL_OP_ALLOCATION = 37,
 	EVL_OP_ONCE = 38,
 	EVL_OP_ONCE_DONE = 39,
+	EVL_OP_TEAM = 40,
+	EVL_OP_TEAM_BEGIN = 41,
+	EVL_OP_TEAM_END = 42,
+	EVL_OP_TEAM_JOIN = 43,
+	EVL_OP_TASK = 44,
+	EVL_OP_TASK_BEGIN = 45,
+	EVL_OP_TASK_END = 46,
+	EVL_OP_TASK_WAIT = 47,
+	EVL_OPERATIONS, /* one more than the last */
 };
 
 #define EVL_BARRIER_COUNT(argument) ((argument) & ~(1ull << 63))

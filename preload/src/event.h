@@ -51,6 +51,14 @@ enum ptw_operation {
 	PTW_ALLOCATION = 37,
 	PTW_ONCE = 38,
 	PTW_ONCE_DONE = 39,
+	PTW_TEAM = 40,
+	PTW_TEAM_BEGIN = 41,
+	PTW_TEAM_END = 42,
+	PTW_TEAM_JOIN = 43,
+	PTW_TASK = 44,
+	PTW_TASK_BEGIN = 45,
+	PTW_TASK_END = 46,
+	PTW_TASK_WAIT = 47,
 	PTW_OPERATIONS, /* one more than the last */
 };
 

@@ -126,7 +126,7 @@ static void look_at_imports(const struct dl_phdr_info *info, struct view *view)
 	struct imports imports = imports_of(info);
 	if (!imports.symbols || !imports.strings)
 		return;
-	if (ptw_next_defines(&imports.object, "mono_jit_init", PTW_NEXT_HASH("mono_jit_init")))
+	if (ptw_next_in(&imports.object, "mono_jit_init", PTW_NEXT_HASH("mono_jit_init")))
 		view->why = "Mono must have memory below 2 GiB: threads stay threads";
 	for (unsigned which = 0; which < 2; which++) {
 		const ElfW(Rela) *table = imports.table[which];
@@ -185,7 +185,7 @@ static int look(struct dl_phdr_info *info, size_t size, void *data)
 	struct view *view = data;
 	const char *why = why_strange(info->dlpi_name);
 	(void)size;
-	if (why)
+	if (why && !ptw_openmp_share(info))
 		view->why = why;
 	if (is_go(info))
 		view->why = "the Go runtime makes threads and waits for them by itself: threads stay threads";
@@ -231,7 +231,7 @@ void ptw_fit_surprise(const void *code)
 
 void ptw_fit_late(const struct link_map *map)
 {
-	if (why_strange(map->l_name) && !ptw_openmp_share(map))
+	if (why_strange(map->l_name) && !ptw_openmp_share_late(map))
 		ptw_notice(PTW_NOTICE_CALL, map->l_ld,
 			   "a library that threads as processes cannot carry was loaded while the program ran: its threads may"
 			   " wait for ever");

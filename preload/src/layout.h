@@ -23,6 +23,7 @@
 
 #define PTW_PAGE 4096ull
 #define PTW_SLOTS 1024u
+#define PTW_TASK_BODIES 1024u
 
 /* What every new process looks at lies within 512 GiB, and much of it within a few blocks of 2 MiB: so it costs few pages
  * of page tables, each of which is made, walked and given back with the process. */

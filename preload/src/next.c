@@ -93,9 +93,9 @@ static inline const ElfW(Sym) *definition(const struct ptw_next_table *table, ui
 }
 
 /* NULL where dlsym has to say. */
-static void *place_of(const struct ptw_next_table *libc, const ElfW(Sym) *symbol)
+static void *place_of(const struct ptw_next_table *table, const ElfW(Sym) *symbol)
 {
-	void *place = (void *)(libc->base + symbol->st_value);
+	void *place = (void *)(table->base + symbol->st_value);
 	unsigned type = ELF64_ST_TYPE(symbol->st_info), binding = ELF64_ST_BIND(symbol->st_info);
 
 	if (symbol->st_shndx == SHN_UNDEF || symbol->st_shndx >= SHN_LORESERVE || !symbol->st_value ||
@@ -123,9 +123,20 @@ void *ptw_next_find(const struct ptw_next *next, const char *name, uint32_t hash
 	return place ? place : dlsym(RTLD_NEXT, name);
 }
 
-bool ptw_next_defines(const struct link_map *object, const char *name, uint32_t hash)
+uint32_t ptw_next_hash(const char *name)
+{
+	uint32_t hash = 5381;
+	for (; *name; name++)
+		hash = 33 * hash + (unsigned char)*name;
+	return hash;
+}
+
+void *ptw_next_in(const struct link_map *object, const char *name, uint32_t hash)
 {
 	struct ptw_next_table table;
+	const ElfW(Sym) *symbol = NULL;
 
-	return read_table(&table, object) && table.bucket_count && definition(&table, hash, name);
+	if (read_table(&table, object) && table.bucket_count)
+		symbol = definition(&table, hash, name);
+	return symbol ? place_of(&table, symbol) : NULL;
 }

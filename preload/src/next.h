@@ -62,7 +62,10 @@ struct ptw_next_name {
 /* `hash`: PTW_NEXT_HASH of the name. NULL: there is none. */
 PTW_HIDDEN void *ptw_next_find(const struct ptw_next *next, const char *name, uint32_t hash);
 
-/* Whether one object (its `l_addr` and `l_ld`) defines a name for others. `hash`: PTW_NEXT_HASH of the name. */
-PTW_HIDDEN bool ptw_next_defines(const struct link_map *object, const char *name, uint32_t hash);
+/* The same hash, for names that are longer, or no literals. */
+PTW_HIDDEN uint32_t ptw_next_hash(const char *name);
+
+/* What one object (its `l_addr` and `l_ld`) defines for others by a name; NULL: nothing. `hash`: that of the name. */
+PTW_HIDDEN void *ptw_next_in(const struct link_map *object, const char *name, uint32_t hash);
 
 #endif

@@ -6,9 +6,9 @@
 #define _GNU_SOURCE
 #include "openmp.h"
 
+#include "options.h"
 #include "touch.h"
 #include "unwind.h"
-#include "view.h"
 
 #include <linux/futex.h>
 #include <string.h>
@@ -19,7 +19,6 @@ enum {
 };
 
 struct found {
-	const struct link_map *map;
 	uint32_t *operations; /* wait, wake */
 	unsigned candidates;
 };
@@ -63,36 +62,55 @@ static void search(const struct dl_phdr_info *info, uint32_t *word, size_t count
 	}
 }
 
-static int look(struct dl_phdr_info *info, size_t size, void *data)
+static void search_data(const struct dl_phdr_info *info, struct found *found)
 {
-	struct found *found = data;
 	struct ptw_frame here = PTW_CALLER;
-	(void)size;
-	if (info->dlpi_addr != found->map->l_addr || strcmp(info->dlpi_name, found->map->l_name) != 0)
-		return 0;
 	for (unsigned i = 0; i < info->dlpi_phnum; i++) {
 		const ElfW(Phdr) *part = &info->dlpi_phdr[i];
 		uint64_t start = info->dlpi_addr + part->p_vaddr, first = (start + 3) & ~3ull;
 		if (part->p_type != PT_LOAD || !(part->p_flags & PF_W) || part->p_filesz < 8)
 			continue;
-		ptw_touch((void *)start, part->p_filesz, false, &here);
+		if (ptw_tracking)
+			ptw_touch((void *)start, part->p_filesz, false, &here);
 		search(info, (uint32_t *)first, (start + part->p_filesz - first) / 4, found);
 	}
-	return 1;
 }
 
-bool ptw_openmp_share(const struct link_map *map)
+bool ptw_openmp_share(const struct dl_phdr_info *info)
 {
-	struct found found = {.map = map};
+	struct found found = {0};
 	struct ptw_frame here = PTW_CALLER;
-	const char *name = strrchr(map->l_name, '/');
-	if (ptw_private || strncmp(name ? name + 1 : map->l_name, "libgomp", 7) != 0)
+	const char *name = strrchr(info->dlpi_name, '/');
+	if (ptw_options()->private_view || strncmp(name ? name + 1 : info->dlpi_name, "libgomp", 7) != 0)
 		return false;
-	dl_iterate_phdr(look, &found);
+	search_data(info, &found);
 	if (found.candidates != 1)
 		return false;
-	ptw_touch(found.operations, 2 * sizeof *found.operations, true, &here);
+	if (ptw_tracking)
+		ptw_touch(found.operations, 2 * sizeof *found.operations, true, &here);
 	found.operations[0] = FUTEX_WAIT;
 	found.operations[1] = FUTEX_WAKE;
 	return true;
+}
+
+struct late {
+	const struct link_map *map;
+	bool shared;
+};
+
+static int look(struct dl_phdr_info *info, size_t size, void *data)
+{
+	struct late *late = data;
+	(void)size;
+	if (info->dlpi_addr != late->map->l_addr || strcmp(info->dlpi_name, late->map->l_name) != 0)
+		return 0;
+	late->shared = ptw_openmp_share(info);
+	return 1;
+}
+
+bool ptw_openmp_share_late(const struct link_map *map)
+{
+	struct late late = {map, false};
+	dl_iterate_phdr(look, &late);
+	return late.shared;
 }

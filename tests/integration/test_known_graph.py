@@ -8,13 +8,9 @@ PTWEAVE_LONG=1 there are 20 of each.
 from __future__ import annotations
 
 import itertools
-import os
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -27,12 +23,11 @@ from ptweave.decode.thunks import decode_thunks
 from ptweave.merge import Run, merge_run
 from support.command import compile_c, ptweave
 from support.engine import PROGRAMS
+from support.known import ENGINE_RUNS, EXACT, NATIVE_RUNS, Known, merged, natively, threads_of, wrapped
 from support.modes import UNDER_LIBTTHREAD, Mode, process_mode, run
 from support.programs import compile_program
 
 THREADS, ITEMS, PAGE, APART = 4, 3, 4096, 16 * 4096
-NATIVE_RUNS, ENGINE_RUNS = (20, 20) if "PTWEAVE_LONG" in os.environ else (5, 2)
-EXACT = process_mode("exact", "shared")
 PRIVATE = process_mode("exact", "private")
 
 
@@ -40,59 +35,6 @@ PRIVATE = process_mode("exact", "private")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     # everything is bound at the start: the loader writes nowhere later
     return compile_c(PROGRAMS / "known_graph.c", tmp_path_factory.mktemp("known") / "known_graph", "-g", "-Wl,-z,now")
-
-
-@dataclass
-class Known:
-    """A run, and what it said of itself. Thread k of the program is `threads[k]` of the run."""
-
-    run: Run
-    said: str
-    threads: list[int]
-
-    def page(self, number: int) -> int:
-        return int(re.findall(rf"page {number} (0x[0-9a-f]+)", self.said)[0], 16)
-
-    def between(self, page: int) -> Counter[tuple[int, int]]:
-        """Data edges of a page: from which of the program's threads to which, how many."""
-        names = {thread: number for number, thread in enumerate(self.threads)}
-        rows = self.run.sql("select from_thread, to_thread from edges where kind = 'data' and page = ?", page)
-        return Counter((names.get(a, -1), names.get(b, -1)) for a, b in rows)
-
-
-def threads_of(opened: Run) -> list[int]:
-    """The threads that main created, in that order: the object of a create is that of the start."""
-    rows = opened.sql("""select start.thread from thunks as made join thunks as start using (object)
-                         where made.operation = 'create' and start.operation = 'start' order by made.thunk""")
-    return [thread for thread, in rows]
-
-
-@contextmanager
-def merged(path: Path, said: bytes) -> Iterator[Known]:
-    with Run(path) as opened:
-        yield Known(opened, said.decode(), threads_of(opened))
-
-
-@contextmanager
-def natively(program: Path, folder: Path, mode: Mode, which: str) -> Iterator[Known]:
-    ran = run(mode, folder, [program, which])
-    assert (ran.status, ran.err) == (0, "") and ran.traced
-    bundle = ran.traced.bundle
-    bundle.manifest.view = mode.view
-    decode_thunks(bundle)
-    merge_run(bundle)
-    with merged(bundle.path, ran.out) as known:
-        yield known
-    shutil.rmtree(bundle.path)
-
-
-@contextmanager
-def wrapped(program: Path, folder: Path, *words: str) -> Iterator[Known]:
-    path = folder / "run.ptw"
-    done = ptweave("wrap", "--access", "exact", "-o", path, "--", program, *words, cwd=folder)
-    assert (done.status, done.lines) == (0, [f"ptweave: {path}: nothing lost"])
-    with merged(path, done.out) as known:
-        yield known
 
 
 # --- what must be so ---

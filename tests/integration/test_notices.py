@@ -195,26 +195,6 @@ def test_a_program_that_the_c_library_works_for_in_threads_of_its_own_keeps_its_
     assert count == 1 and [one.kind for one in told] == [NoticeKind.FALLBACK] and "of its own" in told[0].text
 
 
-OPENMP = '''
-#include <stdio.h>
-int main(void)
-{
-	long sum = 0;
-#pragma omp parallel for reduction(+:sum) num_threads(4)
-	for (int i = 0; i < 1000; i++)
-		sum += i;
-	return sum != 499500;
-}
-'''
-
-
-def test_an_openmp_program_keeps_its_threads_and_ends(tmp_path: Path) -> None:
-    """GCC's library waits on futexes by instructions of its own, as only threads of one process can."""
-    made = program(tmp_path, "openmp", OPENMP, "-fopenmp")
-    count, told = processes(HELD, tmp_path, [made])
-    assert count == 1 and [one.kind for one in told] == [NoticeKind.FALLBACK] and "OpenMP" in told[0].text
-
-
 @pytest.fixture(scope="module")
 def late(tmp_path_factory: pytest.TempPathFactory) -> list[str | Path]:
     """A program with a thread, that loads a library with OpenMP when that is over."""

@@ -119,6 +119,14 @@ class Operation(IntEnum):
     ALLOCATION = 37  # the heap took memory for somebody
     ONCE = 38  # pthread_once, call_once: the routine has run, here or by another thread (then waited for)
     ONCE_DONE = 39  # the same in the thread that ran it: entered when the routine was done
+    TEAM = 40  # OpenMP: a parallel region is about to begin; `argument`: how many it asks for (0: the default)
+    TEAM_BEGIN = 41  # a member of its team begins; `result`: its number, `argument`: how many there are
+    TEAM_END = 42  # it has done the region's body
+    TEAM_JOIN = 43  # all have: the region is over
+    TASK = 44  # OpenMP: a task is about to be made
+    TASK_BEGIN = 45  # it runs, in whichever thread of the team
+    TASK_END = 46
+    TASK_WAIT = 47  # tasks were waited for; or one that depends on others begins
 
 
 FIRST_ACCESS = Operation.ACCESS_READ

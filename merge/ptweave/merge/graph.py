@@ -297,12 +297,12 @@ def data_table(found: Found, runs: npt.NDArray[np.uint32]) -> pa.Table:
 
 def race_table(found: Found, lines: Lines, variables: Variables, sites: RaceSites,
                begun: dict[int, int]) -> pa.Table:
-    """Rows of `races`, without the dynamic loader's. `begun`: when each process image began, in which instructions have
-    the names they have."""
+    """Rows of `races`, without what libraries order unseen. `begun`: when each process image began, in which
+    instructions have the names they have."""
     times = np.array([begun.get(program, 0) for program in found["program"].tolist()], np.int64)
     places = [lines.places(found["thread"][:, side].astype(np.int64), times, found["site"][:, side].astype(np.uint64))
               for side in range(2)]
-    others = ~(sites.are_loaders(places[0]) | sites.are_loaders(places[1]))
+    others = ~(sites.are_ordered_unseen(places[0]) | sites.are_ordered_unseen(places[1]))
     found, times, places = found[others], times[others], [side[others] for side in places]
     close = np.flatnonzero(found["overlap"] != lib.PTM_OVERLAP_PAGE)  # of the others it makes no difference
     atomic = close[sites.are_atomic(places[0][close]) & sites.are_atomic(places[1][close])]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What instructions that raced are: the dynamic loader's own, which has a lock of its own, and atomic ones."""
+"""What instructions that raced are: those of libraries that order their own accesses unseen, and atomic ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from ptweave.merge.code_alike import ImageCode
 
 _LONGEST = 15  # bytes of an instruction
-_LOADER = ("ld-linux", "ld.so", "ld-musl")
+_UNSEEN = ("ld-linux", "ld.so", "ld-musl", "libgomp", "libomp.", "libiomp5.")
+"""Files whose names begin so: the dynamic loader has a lock of its own, and OpenMP's libraries wait and wake by
+instructions of their own."""
 
 
 class RaceSites:
@@ -28,7 +30,7 @@ class RaceSites:
         rows = read_table(bundle, IMAGES, ["image", "name", "path", "kind"]).to_pylist()
         self._bundle = bundle
         self._kept = {row["image"]: row["name"] for row in rows if row["name"] and row["kind"] != "missing"}
-        self._loaders = [row["image"] for row in rows if PurePath(row["path"] or "").name.startswith(_LOADER)]
+        self._unseen = [row["image"] for row in rows if PurePath(row["path"] or "").name.startswith(_UNSEEN)]
         self._opened: dict[int, ImageCode | None] = {}
         self._atomic: dict[int, bool] = {}
 
@@ -40,9 +42,9 @@ class RaceSites:
             if code is not None:
                 code.close()
 
-    def are_loaders(self, places: U64) -> Bools:
-        """Which lie in the dynamic loader."""
-        found: Bools = np.isin((places >> np.uint64(IMAGE_SHIFT)).astype(np.int64) - 1, self._loaders)
+    def are_ordered_unseen(self, places: U64) -> Bools:
+        """Which lie in the dynamic loader, or in an OpenMP library."""
+        found: Bools = np.isin((places >> np.uint64(IMAGE_SHIFT)).astype(np.int64) - 1, self._unseen)
         return found
 
     def are_atomic(self, places: U64) -> Bools:

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: MIT */
+/* Which OpenMP a caller has; openmp_real.h says what is guaranteed. */
+#define _GNU_SOURCE
+#include "openmp_real.h"
+
+#include "handshake.h"
+#include "next.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CALLERS = 1024, COUNT = sizeof(struct ptw_openmp) / sizeof(void *) };
+
+static const char *const names[COUNT] = {
+#define X(result, name, parameters) #name,
+	PTW_OPENMP_FUNCTIONS(X)
+#undef X
+};
+
+/* What calls, by its map. A library that takes the place of one that was unloaded has that one's: libgomp itself stays. */
+static struct caller {
+	const struct link_map *map;
+	uint32_t ready;
+	struct ptw_openmp functions;
+} callers[CALLERS];
+
+int _dl_find_object(void *, struct dl_find_object *) __attribute__((weak));
+
+static const struct link_map *map_of(uint64_t pc)
+{
+	struct dl_find_object object;
+	struct link_map *map = NULL;
+	Dl_info info;
+	if (_dl_find_object)
+		return _dl_find_object((void *)pc, &object) == 0 ? object.dlfo_link_map : NULL;
+	return dladdr1((void *)pc, &info, (void **)&map, RTLD_DL_LINKMAP) ? map : NULL;
+}
+
+static const char *base_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	return slash ? slash + 1 : path;
+}
+
+static bool is_openmp(const char *name) { return strncmp(base_name(name), "libgomp", 7) == 0; }
+
+/* The library of that name; NULL: any OpenMP. */
+static const struct link_map *loaded(const char *name)
+{
+	for (const struct link_map *map = _r_debug.r_map; map; map = map->l_next)
+		if (name ? strcmp(base_name(map->l_name), base_name(name)) == 0 : is_openmp(map->l_name))
+			return map;
+	return NULL;
+}
+
+/* What the object says that it needs. */
+static const struct link_map *needed_by(const struct link_map *object)
+{
+	const char *text = NULL;
+	for (const ElfW(Dyn) *entry = object->l_ld; entry && entry->d_tag != DT_NULL; entry++)
+		if (entry->d_tag == DT_STRTAB)
+			text = (const char *)(entry->d_un.d_ptr < object->l_addr ? entry->d_un.d_ptr + object->l_addr
+										 : entry->d_un.d_ptr);
+	for (const ElfW(Dyn) *entry = object->l_ld; text && entry->d_tag != DT_NULL; entry++)
+		if (entry->d_tag == DT_NEEDED && is_openmp(text + entry->d_un.d_val))
+			return loaded(text + entry->d_un.d_val);
+	return NULL;
+}
+
+/* A function that this library lacks is not called by who was linked with it. */
+static void find(const struct link_map *caller, void **ret)
+{
+	const struct link_map *library = NULL;
+	if (!dlsym(RTLD_NEXT, "GOMP_parallel")) {
+		library = needed_by(caller);
+		library = library ? library : loaded(NULL);
+	}
+	for (unsigned i = 0; i < COUNT; i++)
+		ret[i] = library ? ptw_next_in(library, names[i], ptw_next_hash(names[i])) : dlsym(RTLD_NEXT, names[i]);
+}
+
+static struct caller *entry_of(const struct link_map *map)
+{
+	uint64_t at = ((uint64_t)map >> 4) * 0x9e3779b97f4a7c15ull >> 32;
+	for (unsigned probe = 0; probe < CALLERS; probe++) {
+		struct caller *caller = &callers[(at + probe) % CALLERS];
+		const struct link_map *found = __atomic_load_n(&caller->map, __ATOMIC_ACQUIRE);
+		if (found == map || (!found && (__atomic_compare_exchange_n(&caller->map, &found, map, false, __ATOMIC_ACQ_REL,
+									    __ATOMIC_ACQUIRE) || found == map)))
+			return caller;
+	}
+	ptw_say("ptweave: more than 1024 libraries use OpenMP: the program cannot go on; use LD_PRELOAD= to run it untraced");
+	abort();
+}
+
+/* Whoever comes at the same time writes the same. */
+static void keep(struct caller *caller, void *const *functions)
+{
+	void **kept = (void **)&caller->functions;
+	for (unsigned i = 0; i < COUNT; i++)
+		__atomic_store_n(&kept[i], functions[i], __ATOMIC_RELAXED);
+	__atomic_store_n(&caller->ready, 1, __ATOMIC_RELEASE);
+}
+
+static bool is_ready(const struct caller *caller) { return __atomic_load_n(&caller->ready, __ATOMIC_ACQUIRE); }
+
+/* Code that no library has (made while the program runs) is the executable's. */
+static const struct link_map *caller_at(uint64_t pc)
+{
+	const struct link_map *map = map_of(pc);
+	return map ? map : _r_debug.r_map;
+}
+
+const struct ptw_openmp *ptw_openmp_for(uint64_t pc)
+{
+	const struct link_map *map = caller_at(pc);
+	struct caller *caller = entry_of(map);
+	if (__builtin_expect(!is_ready(caller), 0)) {
+		void *functions[COUNT];
+		find(map, functions);
+		keep(caller, functions);
+	}
+	return &caller->functions;
+}
+
+void ptw_openmp_learn(uint64_t pc, const struct ptw_openmp *functions)
+{
+	struct caller *caller = entry_of(caller_at(pc));
+	if (!is_ready(caller))
+		keep(caller, (void *const *)functions);
+}
