@@ -126,7 +126,7 @@ static void look_at_imports(const struct dl_phdr_info *info, struct view *view)
 	struct imports imports = imports_of(info);
 	if (!imports.symbols || !imports.strings)
 		return;
-	if (ptw_next_in(&imports.object, "mono_jit_init", PTW_NEXT_HASH("mono_jit_init")))
+	if (ptw_next_in(&imports.object, "mono_jit_init", PTW_NEXT_HASH("mono_jit_init"), NULL))
 		view->why = "Mono must have memory below 2 GiB: threads stay threads";
 	for (unsigned which = 0; which < 2; which++) {
 		const ElfW(Rela) *table = imports.table[which];

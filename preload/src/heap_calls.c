@@ -10,6 +10,7 @@
 #include "notice.h"
 #include "handshake.h"
 #include "loader.h"
+#include "next.h"
 #include "options.h"
 #include "real.h"
 #include "region.h"
@@ -47,10 +48,10 @@ static uint64_t extent(uint64_t base, uint32_t flag)
 
 static void find_libc(uint64_t address)
 {
-	Dl_info info;
-	if (!address || !dladdr((void *)address, &info))
+	const struct link_map *object = address ? ptw_next_object_at(address) : NULL;
+	if (!object)
 		return;
-	libc.start = (uint64_t)info.dli_fbase;
+	libc.start = object->l_addr;
 	libc.size = extent(libc.start, PF_X);
 }
 

@@ -15,6 +15,7 @@
 #include "libc_locks.h"
 
 #include "layout.h"
+#include "next.h"
 
 #include <dlfcn.h>
 #include <elf.h>
@@ -90,11 +91,8 @@ static int share_once(void *libc)
 
 static struct code code_of(void *libc, const char *name)
 {
-	struct code ret = {dlsym(libc, name), 0};
-	const ElfW(Sym) *symbol = NULL;
-	Dl_info info;
-	if (ret.start && dladdr1(ret.start, &info, (void **)&symbol, RTLD_DL_SYMENT) && symbol)
-		ret.size = symbol->st_size;
+	struct code ret;
+	ret.start = ptw_next_in(libc, name, ptw_next_hash(name), &ret.size); /* a handle is the object's map */
 	return ret;
 }
 

@@ -5,6 +5,7 @@
 
 #include "fitness.h"
 #include "handshake.h"
+#include "next.h"
 #include "notice.h"
 #include "segments.h"
 #include "slots.h"
@@ -65,12 +66,11 @@ static int find_locks(struct dl_phdr_info *info, size_t size, void *data)
 
 int ptw_loader_init(void)
 {
-	struct place globals = {dlsym(RTLD_DEFAULT, "_rtld_global"), 0};
-	const ElfW(Sym) *symbol = NULL;
-	Dl_info info;
-	if (!globals.start || !dladdr1(globals.start, &info, (void **)&symbol, RTLD_DL_SYMENT) || !symbol)
+	static const char name[] = "_rtld_global";
+	struct place globals = {dlsym(RTLD_DEFAULT, name), 0};
+	const struct link_map *loader = globals.start ? ptw_next_object_at((uint64_t)globals.start) : NULL;
+	if (!loader || ptw_next_in(loader, name, PTW_NEXT_HASH("_rtld_global"), &globals.size) != globals.start)
 		return -ENOSYS;
-	globals.size = symbol->st_size;
 	dl_iterate_phdr(find_locks, &globals);
 	for (unsigned i = 0; i < lock_count; i++)
 		locks[i]->__data.__kind |= SHARED_KIND;

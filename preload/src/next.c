@@ -131,12 +131,27 @@ uint32_t ptw_next_hash(const char *name)
 	return hash;
 }
 
-void *ptw_next_in(const struct link_map *object, const char *name, uint32_t hash)
+void *ptw_next_in(const struct link_map *object, const char *name, uint32_t hash, uint64_t *ret_size)
 {
 	struct ptw_next_table table;
 	const ElfW(Sym) *symbol = NULL;
 
 	if (read_table(&table, object) && table.bucket_count)
 		symbol = definition(&table, hash, name);
+	if (ret_size)
+		*ret_size = symbol ? symbol->st_size : 0;
 	return symbol ? place_of(&table, symbol) : NULL;
+}
+
+int _dl_find_object(void *, struct dl_find_object *) __attribute__((weak));
+
+const struct link_map *ptw_next_object_at(uint64_t address)
+{
+	struct dl_find_object object;
+	struct link_map *map = NULL;
+	Dl_info info;
+
+	if (_dl_find_object)
+		return _dl_find_object((void *)address, &object) == 0 ? object.dlfo_link_map : NULL;
+	return dladdr1((void *)address, &info, (void **)&map, RTLD_DL_LINKMAP) ? map : NULL;
 }

@@ -65,7 +65,12 @@ PTW_HIDDEN void *ptw_next_find(const struct ptw_next *next, const char *name, ui
 /* The same hash, for names that are longer, or no literals. */
 PTW_HIDDEN uint32_t ptw_next_hash(const char *name);
 
-/* What one object (its `l_addr` and `l_ld`) defines for others by a name; NULL: nothing. `hash`: that of the name. */
-PTW_HIDDEN void *ptw_next_in(const struct link_map *object, const char *name, uint32_t hash);
+/* What one object (its `l_addr` and `l_ld`) defines for others by a name; NULL: nothing. `hash`: that of the name.
+ * ret_size, which may be NULL: the symbol's. */
+PTW_HIDDEN void *ptw_next_in(const struct link_map *object, const char *name, uint32_t hash, uint64_t *ret_size);
+
+/* The object that an address lies in; NULL: none. dladdr looks through all symbols of the object besides, which in the C
+ * library are 90,000 instructions. Before glibc 2.35 it takes the loader's lock. */
+PTW_HIDDEN const struct link_map *ptw_next_object_at(uint64_t address);
 
 #endif

@@ -27,18 +27,6 @@ static struct caller {
 	struct ptw_openmp functions;
 } callers[CALLERS];
 
-int _dl_find_object(void *, struct dl_find_object *) __attribute__((weak));
-
-static const struct link_map *map_of(uint64_t pc)
-{
-	struct dl_find_object object;
-	struct link_map *map = NULL;
-	Dl_info info;
-	if (_dl_find_object)
-		return _dl_find_object((void *)pc, &object) == 0 ? object.dlfo_link_map : NULL;
-	return dladdr1((void *)pc, &info, (void **)&map, RTLD_DL_LINKMAP) ? map : NULL;
-}
-
 static const char *base_name(const char *path)
 {
 	const char *slash = strrchr(path, '/');
@@ -79,7 +67,7 @@ static void find(const struct link_map *caller, void **ret)
 		library = library ? library : loaded(NULL);
 	}
 	for (unsigned i = 0; i < COUNT; i++)
-		ret[i] = library ? ptw_next_in(library, names[i], ptw_next_hash(names[i])) : dlsym(RTLD_NEXT, names[i]);
+		ret[i] = library ? ptw_next_in(library, names[i], ptw_next_hash(names[i]), NULL) : dlsym(RTLD_NEXT, names[i]);
 }
 
 static struct caller *entry_of(const struct link_map *map)
@@ -110,7 +98,7 @@ static bool is_ready(const struct caller *caller) { return __atomic_load_n(&call
 /* Code that no library has (made while the program runs) is the executable's. */
 static const struct link_map *caller_at(uint64_t pc)
 {
-	const struct link_map *map = map_of(pc);
+	const struct link_map *map = ptw_next_object_at(pc);
 	return map ? map : _r_debug.r_map;
 }
 
