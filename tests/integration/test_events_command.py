@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -93,6 +94,18 @@ def test_follow_shows_a_line_a_call_and_stores_nothing(tmp_path: Path) -> None:
     assert any(re.fullmatch(r"\d+ kill\(\d+, SIGUSR1\) = 0 <0\.\d{6}>", line) for line in lines)
     assert any("signal: " in line and "name='SIGUSR1'" in line and "'sent'" in line for line in lines)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
+def test_of_a_command_found_in_path_the_first_call_is_its_one_exec_as_strace_has_it(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"{tmp_path}:/nowhere:{os.environ['PATH']}")
+    done = ptweave("events", "--follow", "--", "true", cwd=tmp_path)
+    calls = [line.split(" ", 1)[1] for line in done.err.splitlines() if re.match(r"\d+ \w+\(", line)]
+    traced = subprocess.run(["strace", "true"], capture_output=True, text=True, check=True).stderr.splitlines()
+    name = re.compile(r"\w+(?=\()")
+    assert [name.findall(call)[0] for call in calls] == [name.findall(line)[0] for line in traced if name.match(line)]
+    assert calls[0].split('"')[1] == shutil.which("true")
 
 
 def test_kinds_choose_what_is_recorded(tmp_path: Path) -> None:

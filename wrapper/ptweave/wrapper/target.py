@@ -146,13 +146,13 @@ def examine(argv: Sequence[str]) -> Target:
                    remedy="name a program as the interpreter")
 
 
-def _send(gate: int, argv: Sequence[str], environment: Mapping[str, str]) -> None:
-    """A command through the gate: its sizes (three numbers of 64 bits: all bytes, words, variables), then each word,
-    name and value, with a NUL behind it."""
-    texts = [*argv, *(text for variable in environment.items() for text in variable)]
+def _send(gate: int, path: str, argv: Sequence[str], environment: Mapping[str, str]) -> None:
+    """A command through the gate: its sizes (three numbers of 64 bits: all bytes; file and words; variables), then its
+    file, each word, name and value, with a NUL behind it."""
+    texts = [path, *argv, *(text for variable in environment.items() for text in variable)]
     body = b"".join(os.fsencode(text) + b"\0" for text in texts)
     with open(gate, "wb", closefd=False) as file:
-        file.write(_COMMAND.pack(len(body), len(argv), len(environment)) + body)
+        file.write(_COMMAND.pack(len(body), 1 + len(argv), len(environment)) + body)
 
 
 def _received(gate: int) -> tuple[list[str], dict[str, str]] | None:
@@ -171,7 +171,8 @@ def _received(gate: int) -> tuple[list[str], dict[str, str]] | None:
 
 
 class Spawn:
-    """A forked child, held at a gate before exec so that every recorder can be told its pid first."""
+    """A forked child, held at a gate before exec so that every recorder can be told its pid first. From there to the
+    program it makes one system call: it is recorded."""
 
     def __init__(self, blocked: set[signal.Signals], *, traceable: bool = False) -> None:
         """`blocked`: signals held back now that the command is to get. `traceable`: another process of ours may trace
@@ -188,18 +189,18 @@ class Spawn:
         os.close(failure_write)
 
     def _child(self, blocked: set[signal.Signals], gate: int, failure: int) -> None:
-        """In the child: wait at the gate, then exec with the signal state ptweave was started with."""
+        """In the child: wait at the gate, then exec, with the signal state ptweave was started with."""
         try:
             os.close(self._gate)
+            ours = {sig for sig in blocked if callable(signal.getsignal(sig))}
+            for sig in ours | {signal.SIGPIPE, signal.SIGXFSZ}:  # Python ignores these two
+                signal.signal(sig, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, blocked)  # what comes at the gate is the command's
             command = _received(gate)
             if command is None:
                 os._exit(0)
-            argv, environment = command
-            ours = {sig for sig in blocked if callable(signal.getsignal(sig))}  # what came at the gate is the command's
-            for sig in ours | {signal.SIGPIPE, signal.SIGXFSZ}:  # Python ignores these two
-                signal.signal(sig, signal.SIG_DFL)
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, blocked)
-            os.execvpe(argv[0], argv, environment)
+            (path, *argv), environment = command
+            os.execve(path, argv, environment)
         except OSError as error:
             os.write(failure, struct.pack("<i", error.errno or 0))
         finally:
@@ -207,8 +208,9 @@ class Spawn:
 
     def release(self, argv: Sequence[str], environment: Mapping[str, str]) -> None:
         """Open the gate, and wait until exec of this command has happened. Raises MachineLacks when it failed."""
+        path = argv[0] if "/" in argv[0] else shutil.which(argv[0], path=environment.get("PATH")) or argv[0]
         with contextlib.suppress(BrokenPipeError):  # ended at the gate: its status tells by what, as a command's does
-            _send(self._gate, argv, environment)
+            _send(self._gate, path, argv, environment)
         raw = os.read(self._failure, 4)
         self._close()
         if len(raw) == 4:
