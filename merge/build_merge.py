@@ -9,10 +9,10 @@ from build_tools import cffi_extension
 
 SOURCES = ("program.c", "timeline.c", "tree.c", "tape.c", "frames.c", "visits.c", "memo.c", "replay.c", "walk.c",
            "part.c", "callers.c", "distinct.c", "clocks.c", "graph.c", "graph_flow.c", "graph_bytes.c", "graph_races.c",
-           "sync.c", "side.c", "compare.c", "timeline_rows.c")
+           "sync.c", "side.c", "scouts.c", "compare.c", "correspond.c", "timeline_rows.c")
 APIS = ("merge_api.h", "graph_api.h", "compare_api.h", "timeline_api.h")
 HEADERS = (*APIS, "program.h", "part.h", "timeline.h", "tree.h", "pages.h", "tape.h", "frames.h", "memo.h", "replay.h",
-           "visits.h", "walk.h", "callers.h", "graph.h", "sync.h", "side.h")
+           "visits.h", "walk.h", "callers.h", "graph.h", "sync.h", "side.h", "scouts.h")
 
 
 def cdef(header: Path) -> str:

@@ -10,25 +10,18 @@
 #include <string.h>
 
 #include "side.h"
-#include "sync.h"
+#include "scouts.h"
 
 enum {
 	PLACES_MAX = 1 << 16,      /* differences kept apart */
-	FIRST_WINDOW = 128,        /* elements scouted at first; eight times as many each time nothing is found */
-	SCOUT_BLOCKS = 1 << 26,    /* blocks a scout may run */
-	SCOUT_LEAST = 1 << 14,     /* blocks it always may, however many were scouted before */
-	SCOUT_SHARE = 2,           /* blocks scouted for each one that was walked, at most */
-	ANY_DEPTH = INT32_MAX,
 };
 
 enum state { AGREE, APART, REJOIN, ENDED };
 
 /* What a side does while it is apart. */
 struct excursion {
-	struct element next;  /* element it is at */
-	bool there;           /* there is one; else it ended */
-	bool passed;          /* it is done with: the next one is to be fetched */
-	size_t level;         /* frames of the one it happened in: what is deeper is passed over */
+	struct departure at;
+	bool passed;          /* the element it is at is done with: the next one is to be fetched */
 	int64_t sync;         /* ordinal of the element to get to; -1 the end */
 	struct ptm_way way;
 };
@@ -41,15 +34,11 @@ struct ptm_compare {
 	struct element next[2];   /* elements fetched while they agree */
 	bool fetched[2];
 	bool there[2];
-	int64_t scouted;
-	int64_t freely;       /* blocks to be scouted before it is looked whether less will do */
 	int64_t n_agreed;
 	struct excursion out[2];
 	int32_t kind;
 
-	struct sync sync;
-	uint64_t *keys[2];    /* scouted */
-	int64_t *seqs[2];
+	struct scouts scouts;
 
 	struct ptm_difference *found;
 	size_t n_found;
@@ -68,18 +57,13 @@ int ptm_compare_create(const struct ptm_program *a, const struct ptm_places *pla
 
 	if (!compare)
 		return -ENOMEM;
-	compare->freely = freely;
 	error = side_init(&compare->sides[0], a, places_a, tree_a);
 	if (!error)
 		error = side_init(&compare->sides[1], b, places_b, tree_b);
+	if (!error)
+		error = scouts_init(&compare->scouts, freely);
 	compare->n_slots = 2 * PLACES_MAX;
 	compare->slots = calloc(compare->n_slots, sizeof(*compare->slots));
-	for (int i = 0; i < 2; i++) {
-		compare->keys[i] = calloc(SYNC_WINDOW, sizeof(uint64_t));
-		compare->seqs[i] = calloc(SYNC_WINDOW + 1, sizeof(int64_t));
-		if (!compare->keys[i] || !compare->seqs[i])
-			error = -ENOMEM;
-	}
 	if (error || !compare->slots) {
 		ptm_compare_destroy(compare);
 		return error ? error : -ENOMEM;
@@ -93,12 +77,9 @@ void ptm_compare_destroy(struct ptm_compare *compare)
 {
 	if (!compare)
 		return;
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; i < 2; i++)
 		side_deinit(&compare->sides[i]);
-		free(compare->keys[i]);
-		free(compare->seqs[i]);
-	}
-	sync_deinit(&compare->sync);
+	scouts_deinit(&compare->scouts);
 	free(compare->found);
 	free(compare->slots);
 	free(compare);
@@ -111,7 +92,7 @@ void ptm_compare_begin(struct ptm_compare *compare)
 		compare->agreed[i] = (struct element){ .seq = -1, .node = PTM_NONE };
 		compare->fetched[i] = false;
 	}
-	compare->scouted = 0;
+	scouts_begin(&compare->scouts);
 	compare->state = AGREE;
 	compare->n_agreed = 0;
 	compare->n_found = 0;
@@ -171,9 +152,9 @@ static void begin_excursion(struct ptm_compare *compare, int i, const struct ele
 	struct excursion *out = &compare->out[i];
 	const struct element *agreed = &compare->agreed[i];
 
-	*out = (struct excursion){ .next = *next, .there = there, .level = agreed->seq < 0 ? 0 : agreed->depth };
-	if (out->level == 0 || (there && next->gap))
-		out->level = ANY_DEPTH;
+	*out = (struct excursion){ .at = { *next, there, agreed->seq < 0 ? 0 : agreed->depth } };
+	if (out->at.level == 0 || (there && next->gap))
+		out->at.level = ANY_DEPTH;
 	out->way = (struct ptm_way){
 		.seq = there ? next->seq : -1,
 		.block = there ? (int32_t)next->block : -1,
@@ -216,7 +197,7 @@ static void go_apart(struct ptm_compare *compare)
 	}
 	compare->kind = gap ? PTM_APART_GAP : there[0] && there[1] ? PTM_APART_FLOW : PTM_APART_END;
 	if (gap)
-		compare->out[0].level = compare->out[1].level = ANY_DEPTH;
+		compare->out[0].at.level = compare->out[1].at.level = ANY_DEPTH;
 	compare->leaving = false;
 	compare->state = APART;
 }
@@ -245,161 +226,6 @@ static int step_agreeing(struct ptm_compare *compare)
 	return 0;
 }
 
-/* --- where they agree again --------------------------------------------------------------------------------------- */
-
-static int64_t walked(const struct ptm_compare *compare)
-{
-	return compare->sides[0].main.walk->next + compare->sides[1].main.walk->next;
-}
-
-/* Blocks a scout may run now, so that all of them together stay within their share. */
-static int64_t scout_limit(const struct ptm_compare *compare)
-{
-	const int64_t left = SCOUT_BLOCKS + SCOUT_SHARE * walked(compare) - compare->scouted;
-
-	return left > SCOUT_BLOCKS ? SCOUT_BLOCKS : left < SCOUT_LEAST ? SCOUT_LEAST : left;
-}
-
-/* A scout that lists what a side executes from where it is, in the frame in which it happened and its callers. */
-struct scouting {
-	struct element element; /* that it is at, not listed yet */
-	int found;              /* there is one */
-	size_t level;
-	int64_t limit;          /* ordinal up to which it may go */
-	size_t n;               /* listed */
-};
-
-static int scout_begin(struct ptm_compare *compare, int i, struct scouting *ret)
-{
-	const struct excursion *out = &compare->out[i];
-
-	*ret = (struct scouting){ .element = out->next, .found = out->there, .level = out->level,
-				  .limit = out->there ? out->next.seq + scout_limit(compare) : 0 };
-	return side_scout(&compare->sides[i]);
-}
-
-/* The scout may go on: there is an element, and nothing is before it behind which the frame is not known. */
-static bool can_scout(const struct ptm_compare *compare, int i, const struct scouting *scouting)
-{
-	const struct element *element = &scouting->element;
-
-	return scouting->found > 0 && element->seq < scouting->limit &&
-	       (!element->gap || element->seq == compare->out[i].next.seq);
-}
-
-/* List the element it is at, if it is in the frame or a caller, and go to the next. */
-static void scout_step(struct ptm_compare *compare, int i, struct scouting *scouting)
-{
-	struct element *element = &scouting->element;
-
-	if (element->depth < scouting->level && scouting->level != ANY_DEPTH)
-		scouting->level = element->depth;
-	if (element->depth <= scouting->level) {
-		compare->keys[i][scouting->n] = element->key;
-		compare->seqs[i][scouting->n++] = element->seq;
-	}
-	scouting->found = side_next(&compare->sides[i], &compare->sides[i].scout, element);
-}
-
-/* On, until so many are listed, or no more can be. */
-static int scout_on(struct ptm_compare *compare, int i, size_t wanted, struct scouting *scouting,
-		    struct sync_window *ret)
-{
-	const struct side *side = &compare->sides[i];
-
-	while (scouting->n < wanted && can_scout(compare, i, scouting))
-		scout_step(compare, i, scouting);
-	if (scouting->found < 0)
-		return scouting->found;
-	*ret = (struct sync_window){ .keys = compare->keys[i], .n = scouting->n, .whole = !scouting->found && side->last };
-	compare->seqs[i][scouting->n] = -1;
-	return 0;
-}
-
-/*
- * Most differences are a few blocks, and a call that is passed over may be millions: where much was scouted already, it is
- * first looked whether what is listed after a few is enough. 1: both agree there; 0: it is not known.
- */
-static int look_close(struct ptm_compare *compare, struct scouting scouts[2], int64_t seqs[2])
-{
-	static const struct { int64_t blocks; int32_t sure; } stages[] = { /* what takes long may be had for less */
-		{ 1 << 9, 8 }, { 1 << 12, 8 }, { 1 << 15, 4 },
-	};
-	struct sync_window windows[2];
-	size_t at[2];
-
-	if (compare->sync.careful || compare->scouted < compare->freely || !scouts[0].found || !scouts[1].found)
-		return 0;
-	for (size_t stage = 0; stage < sizeof(stages) / sizeof(*stages); stage++) {
-		for (int i = 0; i < 2; i++) {
-			const int64_t end = compare->out[i].next.seq + stages[stage].blocks;
-
-			while (scouts[i].n < FIRST_WINDOW && scouts[i].element.seq < end && can_scout(compare, i, &scouts[i]))
-				scout_step(compare, i, &scouts[i]);
-			if (scouts[i].found <= 0)
-				return scouts[i].found;
-			windows[i] = (struct sync_window){ .keys = compare->keys[i], .n = scouts[i].n };
-		}
-		const int found = sync_find_brief(&compare->sync, &windows[0], &windows[1], stages[stage].sure, at);
-
-		for (int i = 0; i < 2 && found > 0; i++)
-			seqs[i] = compare->seqs[i][at[i]];
-		if (found)
-			return found;
-	}
-	return 0;
-}
-
-/* Find where what scouts list agrees. 1: found; 0: not. */
-static int search_agreement(struct ptm_compare *compare, struct scouting scouts[2], int64_t seqs[2])
-{
-	struct sync_window windows[2] = { 0 };
-	size_t wanted = compare->sync.careful ? SYNC_WINDOW : FIRST_WINDOW, at[2] = { 0 };
-
-	for (;;) {
-		bool cut = true;
-		int found;
-
-		for (int i = 0; i < 2; i++) {
-			const int error = scout_on(compare, i, wanted, &scouts[i], &windows[i]);
-
-			if (error)
-				return error;
-			cut = cut && windows[i].n < wanted;
-		}
-		sync_allow(&compare->sync, walked(compare));
-		found = sync_find(&compare->sync, &windows[0], &windows[1], at);
-		for (int i = 0; i < 2 && found > 0; i++)
-			seqs[i] = compare->seqs[i][at[i]];
-		if (found || cut || wanted == SYNC_WINDOW)
-			return found;
-		wanted = 8 * wanted < SYNC_WINDOW ? 8 * wanted : SYNC_WINDOW;
-	}
-}
-
-/* Find where both go on alike; sets where to. 1 found, 0 not. */
-static int find_agreement(struct ptm_compare *compare)
-{
-	struct scouting scouts[2];
-	int64_t seqs[2] = { -1, -1 };
-	int found = 0;
-
-	compare->sync.careful = compare->kind == PTM_APART_GAP;
-	for (int i = 0; !found && i < 2; i++)
-		found = scout_begin(compare, i, &scouts[i]);
-	if (!found)
-		found = look_close(compare, scouts, seqs);
-	if (!found)
-		found = search_agreement(compare, scouts, seqs);
-	for (int i = 0; i < 2 && found >= 0; i++) {
-		if (compare->out[i].there)
-			compare->scouted += compare->sides[i].scout.walk->next - compare->out[i].next.seq;
-		if (found)
-			compare->out[i].sync = seqs[i];
-	}
-	return found;
-}
-
 /* --- the difference ----------------------------------------------------------------------------------------------- */
 
 static void count_call(const struct side *side, struct ptm_way *way, const struct element *element)
@@ -423,9 +249,9 @@ static void count_call(const struct side *side, struct ptm_way *way, const struc
 /* The element is where it agrees again, or out of the frame. */
 static bool is_back(const struct ptm_compare *compare, const struct excursion *out)
 {
-	if (!out->there)
+	if (!out->at.there)
 		return true;
-	return compare->leaving ? out->next.depth < out->level : out->next.seq == out->sync;
+	return compare->leaving ? out->at.next.depth < out->at.level : out->at.next.seq == out->sync;
 }
 
 /* Go to where it agrees again, or out of the frame. 1: there; 0: rows are used up. */
@@ -436,23 +262,23 @@ static int rejoin(struct ptm_compare *compare, int i)
 
 	for (;;) {
 		if (out->passed) {
-			const int found = side_next(side, &side->main, &out->next);
+			const int found = side_next(side, &side->main, &out->at.next);
 
 			if (found < 0)
 				return found;
 			if (!found && !side->last)
 				return 0;
-			out->there = found;
+			out->at.there = found;
 			out->passed = false;
 		}
 		if (is_back(compare, out))
 			return 1;
-		if (out->next.depth < out->level && out->level != ANY_DEPTH)
-			out->level = out->next.depth;
+		if (out->at.next.depth < out->at.level && out->at.level != ANY_DEPTH)
+			out->at.level = out->at.next.depth;
 		out->way.blocks++;
-		out->way.instructions += side->program->blocks[out->next.block].instructions;
-		if (out->next.depth == out->level + 1)
-			count_call(side, &out->way, &out->next);
+		out->way.instructions += side->program->blocks[out->at.next.block].instructions;
+		if (out->at.next.depth == out->at.level + 1)
+			count_call(side, &out->way, &out->at.next);
 		out->passed = true;
 	}
 }
@@ -510,7 +336,7 @@ static int record(struct ptm_compare *compare)
 	const size_t mask = compare->n_slots - 1;
 
 	for (int i = 0; i < 2; i++)
-		compare->out[i].way.sync_seq = compare->out[i].there ? compare->out[i].next.seq : -1;
+		compare->out[i].way.sync_seq = compare->out[i].at.there ? compare->out[i].at.next.seq : -1;
 	for (size_t at = place_of(compare) & mask;; at = (at + 1) & mask) {
 		struct ptm_difference *difference;
 
@@ -534,9 +360,9 @@ static int arrive(struct ptm_compare *compare)
 	struct excursion *a = &compare->out[0], *b = &compare->out[1];
 	int error;
 
-	if (compare->leaving && a->there && b->there && a->next.key != b->next.key) {
-		a->level = a->next.depth;
-		b->level = b->next.depth;
+	if (compare->leaving && a->at.there && b->at.there && a->at.next.key != b->at.next.key) {
+		a->at.level = a->at.next.depth;
+		b->at.level = b->at.next.depth;
 		compare->leaving = false;
 		compare->state = APART;
 		return 0;
@@ -544,12 +370,12 @@ static int arrive(struct ptm_compare *compare)
 	error = record(compare);
 	if (error)
 		return error;
-	if (!a->there || !b->there) {
+	if (!a->at.there || !b->at.there) {
 		compare->state = ENDED;
 		return 0;
 	}
-	compare->agreed[0] = a->next;
-	compare->agreed[1] = b->next;
+	compare->agreed[0] = a->at.next;
+	compare->agreed[1] = b->at.next;
 	compare->n_agreed++;
 	compare->state = AGREE;
 	return 0;
@@ -557,10 +383,14 @@ static int arrive(struct ptm_compare *compare)
 
 static int step_apart(struct ptm_compare *compare)
 {
-	const int found = find_agreement(compare);
+	const struct departure from[2] = { compare->out[0].at, compare->out[1].at };
+	int64_t seqs[2];
+	const int found = scouts_find(&compare->scouts, compare->sides, from, compare->kind == PTM_APART_GAP, seqs);
 
 	if (found < 0)
 		return found;
+	for (int i = 0; i < 2; i++)
+		compare->out[i].sync = seqs[i];
 	compare->leaving = !found;
 	compare->state = REJOIN;
 	return 0;
@@ -602,41 +432,4 @@ int ptm_compare_run(struct ptm_compare *compare)
 		}
 	}
 	return error;
-}
-
-/* --- plain sequences ---------------------------------------------------------------------------------------------- */
-
-int ptm_correspond(const uint64_t *a, size_t n_a, const uint64_t *b, size_t n_b, int64_t *ret)
-{
-	struct sync sync;
-	size_t i = 0, j = 0;
-	int error = 0;
-
-	sync_init(&sync);
-	for (size_t k = 0; k < n_a; k++)
-		ret[k] = -1;
-	while (i < n_a && j < n_b && error >= 0) {
-		size_t at[2] = { 1, 1 };
-
-		if (a[i] == b[j]) {
-			ret[i++] = (int64_t)j++;
-			continue;
-		}
-		error = 0;
-		for (size_t wanted = FIRST_WINDOW; !error && wanted <= SYNC_WINDOW; wanted *= 8) {
-			const size_t most_a = n_a - i, most_b = n_b - j;
-
-			sync_allow(&sync, (int64_t)(i + j));
-			/* without enough edits for all there is, nothing found does not mean that there is nothing */
-			const bool all = most_a + most_b <= (size_t)sync.edits;
-			const struct sync_window left = { a + i, most_a < wanted ? most_a : wanted, all && most_a <= wanted };
-			const struct sync_window right = { b + j, most_b < wanted ? most_b : wanted, all && most_b <= wanted };
-
-			error = sync_find(&sync, &left, &right, at);
-		}
-		i += error ? at[0] : 1;
-		j += error ? at[1] : 1;
-	}
-	sync_deinit(&sync);
-	return error < 0 ? error : 0;
 }

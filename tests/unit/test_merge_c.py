@@ -17,7 +17,8 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCES = [ROOT / "merge" / "src" / name
            for name in ("program.c", "timeline.c", "tree.c", "tape.c", "frames.c", "visits.c", "memo.c", "replay.c",
                         "walk.c", "part.c", "clocks.c", "graph.c", "graph_flow.c", "graph_bytes.c", "graph_races.c",
-                        "sync.c", "side.c", "compare.c", "callers.c", "distinct.c", "timeline_rows.c")]
+                        "sync.c", "side.c", "scouts.c", "compare.c", "correspond.c", "callers.c", "distinct.c",
+                        "timeline_rows.c")]
 FLAGS = ["-std=c11", "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined",
          "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"]
 
