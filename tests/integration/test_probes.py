@@ -306,6 +306,47 @@ def test_the_list_shows_function_and_instructions(program: Path) -> None:
     assert refused.status == 1 and b"refused: the function is shorter" in refused.out
 
 
+def test_a_program_that_is_given_as_a_relative_path_has_its_libraries(program: Path, tmp_path: Path) -> None:
+    whole = ptweave("probe", "--list", "malloc", "--no-instructions", program)
+    assert whole.status == 0 and b"libc.so.6+0x" in whole.out
+    for given in (f"./{program.name}", program.name):
+        done = ptweave("probe", "--list", "malloc", "--no-instructions", given, cwd=program.parent)
+        assert (done.status, done.out, done.err) == (0, whole.out, "")
+    run = tmp_path / "run.ptw"
+    recorded = ptweave("record", "-q", "-o", run, "--probe", "malloc", "--watch", "stdout", "--engine", "soft", "--",
+                       f"./{program.name}", "1", cwd=program.parent)
+    assert (recorded.status, recorded.err) == (0, "")
+    assert ptweave("merge", "-q", run).status == 0
+    for table in ("probe_sites", "watch_sites"):
+        places = ptweave("query", run, f"select path from {table}", "--format", "csv").out
+        assert places.splitlines()[1].strip(b'"').endswith(b"/libc.so.6")
+
+
+@pytest.mark.parametrize("given", [("--probe", "main"), ("--watch", "counter")])
+def test_a_program_that_its_loader_refuses_is_one_line_that_says_why(tmp_path: Path, given: tuple[str, str]) -> None:
+    (tmp_path / "lib.c").write_text("int f(void) { return 1; }\n")
+    (tmp_path / "main.c").write_text("int f(void); int counter; int main(void) { return counter = f(); }\n")
+    library, program = tmp_path / "libmissing.so", tmp_path / "refused"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, tmp_path / "lib.c"], check=True)
+    subprocess.run(["gcc", "-o", program, tmp_path / "main.c", library, f"-Wl,-rpath,{tmp_path}"], check=True)
+    assert ptweave("probe", "--list", "main", program).status == 0
+    library.unlink()
+    for words in (("probe", "--list", "main", program),
+                  ("record", "-o", tmp_path / "run.ptw", *given, "--", program)):
+        done = ptweave(*words)
+        assert (done.status, done.out, done.err.count("\n")) == (3, b"", 1)
+        assert "refused: the loader does not list its libraries (" in done.err and "libmissing.so" in done.err
+    assert not (tmp_path / "run.ptw").exists()
+
+
+def test_of_a_static_program_its_own_code_is_listed(tmp_path: Path) -> None:
+    (tmp_path / "main.c").write_text("int main(void) { return 0; }\n")
+    subprocess.run(["gcc", "-static", "-o", tmp_path / "static", tmp_path / "main.c"], check=True)
+    done = ptweave("probe", "--list", "malloc", "--no-instructions", tmp_path / "static")
+    assert (done.status, done.err) == (0, "")
+    assert [line.split(b"+0x")[0] for line in done.out.splitlines()] == [bytes(tmp_path / "static")]
+
+
 def test_an_ambiguous_name_is_an_error_that_names_the_places(tmp_path: Path) -> None:
     (tmp_path / "a.c").write_text("static __attribute__((noinline, used)) int f(int a) { return a * 3 + 1; }\n"
                                   "int one(int a) { return f(a) + 2; }\n")

@@ -130,24 +130,35 @@ class Plan:
 def linked_files(executable: Path, environment: dict[str, str] | None = None) -> list[Path]:
     """The executable, and the libraries its loader would load, in their order; the loader itself is the last.
 
-    The loader is asked, which runs nothing of the program. Raises MachineLacks when it cannot be.
+    The loader is asked, which runs nothing of the program; a static program has none, and is alone. Raises MachineLacks
+    when it cannot be asked, or cannot load them.
     """
     from ptweave.wrapper.target import interpreter_of
 
     loader = interpreter_of(executable)
     if loader is None:
         return [executable]
-    try:
-        done = subprocess.run([loader, "--list", executable], capture_output=True, text=True, check=False, timeout=60,
-                              env=environment)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise MachineLacks(f"the loader does not list its libraries ({error})", where=str(executable)) from error
     found = [executable]
-    for line in done.stdout.splitlines():
+    for line in _listed(loader, executable, environment).splitlines():
         path = line.split("=>")[-1].strip().rpartition(" (")[0]
         if path.startswith("/") and Path(path).exists() and Path(path) != loader:
             found.append(Path(path))
     return [*found, loader]
+
+
+def _listed(loader: Path, executable: Path, environment: dict[str, str] | None) -> str:
+    """What the loader says of a program, which it would look for among the libraries if there were no slash in its
+    name. Raises MachineLacks."""
+    where, remedy = str(executable), "the program must start: see what ldd says of it"
+    try:
+        done = subprocess.run([loader, "--list", executable.absolute()], capture_output=True, text=True, check=False,
+                              errors="replace", timeout=60, env=environment)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise MachineLacks(f"the loader does not list its libraries ({error})", where=where, remedy=remedy) from error
+    if done.returncode != 0:
+        said = (done.stderr.splitlines() or [f"status {done.returncode}"])[-1].rpartition("shared libraries: ")[-1]
+        raise MachineLacks(f"the loader does not list its libraries ({said})", where=where, remedy=remedy)
+    return done.stdout
 
 
 def choose_files(spec: Spec, linked: Sequence[Path]) -> list[Path]:
