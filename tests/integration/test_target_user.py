@@ -140,7 +140,7 @@ def recorder_s_threads(*options: str | Path) -> list[dict[str, str]]:
 @needs_bpf
 @pytest.mark.parametrize("command", ["wrap", "record"])
 @pytest.mark.parametrize("options", [[], ["--user", "root"], ["--threads", "native"], ["--probe", "libc.so.6:malloc"],
-                                     ["--syscalls-with", "perf"]])
+                                     ["--syscalls-with", "perf"], ["--aux-size", "16M", "--ring", "32M"]])
 def test_a_recorder_that_stays_root_keeps_what_recording_needs_in_every_thread(command: str, options: list[str],
                                                                              folder: Path) -> None:
     threads = recorder_s_threads(command, "-q", "--engine", "soft", *options, "-o", folder / "run.ptw")
@@ -205,6 +205,12 @@ def test_options_that_are_wrong_leave_root_no_folder_and_no_process(options: lis
     assert done.status == 2 and done.out == b"" and len(done.err.splitlines()) == 1, done.err
     assert not (folder / "run.ptw").exists()
     assert subprocess.run(["pgrep", "-f", str(folder)], capture_output=True, check=False).stdout == b""
+
+
+@pytest.mark.parametrize("size", ["2M2", "1K", "2G"])
+def test_a_ring_of_packets_of_no_such_size_is_wrong_use(size: str, folder: Path) -> None:
+    done = ptweave("record", "--aux-size", size, "-o", folder / "run.ptw", "--", "/bin/true", env=NO_SUDO)
+    assert done.status == 2 and f"'{size}' is no size from 4K to 1G" in done.err.splitlines()[-1], done.err
 
 
 def test_the_target_cannot_read_what_only_root_can_nor_does_the_bundle_have_it(folder: Path) -> None:

@@ -106,7 +106,7 @@ def _count(text: str) -> int:
 
 def _size(text: str) -> int:
     """Bytes, with K, M or G behind or not."""
-    from ptweave.wrapper.pt import AUX_SIZE_MAX, AUX_SIZE_MIN
+    from ptweave.wrapper.perf.settings import AUX_SIZE_MAX, AUX_SIZE_MIN  # not from what makes threads
 
     found = re.fullmatch(r"(\d{1,12})([KMG]?)", text)
     size = int(found[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[found[2]] if found else 0

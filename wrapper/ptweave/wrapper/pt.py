@@ -51,7 +51,6 @@ MEMORY_SHARE = 8
 """Rings take at most one part in so many of the memory (but 64 KiB each)."""
 WATERMARK_MAX = 256 << 10
 """Bytes of packets after which they can be read, at most: what was not read is lost with a recorder that is killed."""
-AUX_SIZE_MIN, AUX_SIZE_MAX = PAGE, 1 << 30
 FULL = "the ring was full: the kernel stopped tracing until it was read"
 
 

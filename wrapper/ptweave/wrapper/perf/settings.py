@@ -7,6 +7,7 @@ The kernel lists a setting's bits whether or not the processor has it: what it h
 
 from __future__ import annotations
 
+import mmap
 import re
 from collections.abc import Mapping
 
@@ -15,6 +16,9 @@ from ptweave.wrapper.perf.pmu import Pmu
 
 DEFAULTS = {"tsc": 1, "pt": 1, "branch": 1}
 """Without them there is nothing to decode."""
+
+AUX_SIZE_MIN, AUX_SIZE_MAX = mmap.PAGESIZE, 1 << 30
+"""Bytes of packets that the user may have a ring hold (`--aux-size`)."""
 
 _NEEDS = {"mtc": "mtc", "mtc_period": "mtc", "cyc": "psb_cyc", "cyc_thresh": "psb_cyc", "psb_period": "psb_cyc",
           "ptw": "ptwrite", "fup_on_ptw": "ptwrite", "pwr_evt": "power_event_trace", "event": "event_trace",
