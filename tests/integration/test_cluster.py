@@ -18,9 +18,10 @@ from moto.server import ThreadedMotoServer
 from ptweave.cli import main
 from ptweave.data.bundle import Bundle
 from ptweave.data.errors import BadInput, MachineLacks
-from ptweave.data.store import bundle_at
+from ptweave.data.store import bundle_at, matching
 from ptweave.decode.cluster import connect
 from ptweave.decode.flow import decode_flow
+from support.command import ptweave
 from support.random_program import random_run
 from support.recorded import files, pipeline
 from support.trace_bundle import TraceBundle
@@ -129,6 +130,48 @@ def test_a_name_that_leads_out_of_the_bundle_is_refused(tmp_path: Path) -> None:
     try:
         with pytest.raises(BadInput, match="leads out"), bundle_at("memory://x.ptw"):
             pass
+    finally:
+        system.store.clear()
+
+
+@pytest.mark.parametrize("step", ["decode", "merge"])
+def test_a_store_without_credentials_is_one_line_that_says_what_to_do(step: str) -> None:
+    nobody = {**SECRET, "AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": "", "AWS_EC2_METADATA_DISABLED": "true",
+              "AWS_CONFIG_FILE": "/dev/null", "AWS_SHARED_CREDENTIALS_FILE": "/dev/null"}
+    done = ptweave(step, "--cluster", "tcp://127.0.0.1:9", "s3://runs/2026-*/*.ptw", env=nobody)
+    assert done.status == 3
+    assert done.err == ("ptweave: s3://runs/2026-*/*.ptw: cannot be read or written (Unable to locate credentials): "
+                        "look at the store's address, your credentials and rights\n")
+
+
+class _Refused(Exception):
+    """As stores' libraries have them: no OSError."""
+
+
+@pytest.mark.parametrize("call", ["glob", "find", "get_file", "put_file", "rm_file"])
+def test_whatever_a_store_s_library_raises_is_an_error_that_names_the_run(call: str, tmp_path: Path,
+                                                                          monkeypatch: pytest.MonkeyPatch) -> None:
+    system = fsspec.filesystem("memory")
+    made = TraceBundle(tmp_path / "x.ptw").write().path
+    system.put(f"{made}/", "/x.ptw/", recursive=True)
+    system.pipe_file("/x.ptw/images/gone", b"x")
+
+    def change() -> None:
+        for url in matching("memory://x.pt?"):
+            with bundle_at(url) as bundle:
+                (bundle.path / "images/gone").unlink()
+                (bundle.path / "images/new").write_bytes(b"y")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise _Refused("no entry")
+
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(type(system), call, refuse)
+            with pytest.raises(MachineLacks, match=r"memory://.*x\.pt.: cannot be read or written \(no entry\)"):
+                change()
+        change()
+        assert system.exists("/x.ptw/images/new") and not system.exists("/x.ptw/images/gone")
     finally:
         system.store.clear()
 

@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from ptweave.data.bundle import FOLDERS, Bundle
-from ptweave.data.errors import BadInput, MachineLacks
+from ptweave.data.errors import BadInput, MachineLacks, PtweaveError
 
 _LAST = ("ledger.json", "run.json")
 
@@ -68,10 +68,8 @@ def matching(url: str) -> list[str]:
     at = place(url)
     if at.here is not None and at.here.exists():
         return [url]
-    try:
+    with _reaching(at):
         found = sorted(str(name) for name in at.system.glob(at.path))
-    except OSError as error:
-        raise _unreachable(at, error) from error
     if not found:
         raise BadInput("matches no run", where=url, remedy="name run bundles, as in 's3://bucket/*.ptw'")
     return found if at.here is not None else [str(at.system.unstrip_protocol(name)) for name in found]
@@ -97,7 +95,7 @@ def bundle_at(url: str, *, without: tuple[str, ...] = ()) -> Iterator[Bundle]:
 
 def fetch(at: Place, folder: Path, *, without: tuple[str, ...] = ()) -> dict[str, tuple[int, int]]:
     """Copy a bundle's files into a new folder; what they were then: size and time of change (ns) by name."""
-    try:
+    with _reaching(at):
         files = at.system.find(at.path, detail=True)
         wanted = {name: path for path in files for name in [_name(at, path)] if name.split("/")[0] not in without}
         folder.mkdir(mode=0o700)
@@ -107,8 +105,6 @@ def fetch(at: Place, folder: Path, *, without: tuple[str, ...] = ()) -> dict[str
             target = folder / name
             target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             at.system.get_file(path, str(target))
-    except OSError as error:
-        raise _unreachable(at, error) from error
     return _state(folder)
 
 
@@ -117,7 +113,7 @@ def publish(at: Place, folder: Path, before: dict[str, tuple[int, int]], *, with
     now = _state(folder)
     changed = [name for name, state in now.items() if before.get(name) != state]
     root = at.path.rstrip("/")
-    try:
+    with _reaching(at):
         gone = (before.keys() - now.keys()) | _stale(at, changed, now.keys(), without)
         for name in sorted(changed, key=lambda name: (_LAST.index(name) + 1 if name in _LAST else 0, name)):
             if name in _LAST:
@@ -125,8 +121,6 @@ def publish(at: Place, folder: Path, before: dict[str, tuple[int, int]], *, with
                 gone = set()
             at.system.put_file(str(folder / name), f"{root}/{name}")
         _remove(at, root, gone)
-    except OSError as error:
-        raise _unreachable(at, error) from error
 
 
 def _stale(at: Place, changed: list[str], now: Iterable[str], without: tuple[str, ...]) -> set[str]:
@@ -161,6 +155,15 @@ def _name(at: Place, path: str) -> str:
     return name
 
 
-def _unreachable(at: Place, error: OSError) -> MachineLacks:
-    return MachineLacks(f"cannot be read or written ({error})", where=at.url,
-                        remedy="look at the store's address and rights")
+@contextmanager
+def _reaching(at: Place) -> Iterator[None]:
+    """What goes wrong between here and the store, as an error of ours. Each store's library has kinds of its own, which
+    need not be OSError (botocore's are not)."""
+    try:
+        yield
+    except (PtweaveError, MemoryError):
+        raise
+    except Exception as error:
+        said = str(error) or type(error).__name__
+        raise MachineLacks(f"cannot be read or written ({said})", where=at.url,
+                           remedy="look at the store's address, your credentials and rights") from error
