@@ -168,6 +168,18 @@ def test_a_manifest_that_is_malformed(tmp_path: Path, text: str) -> None:
     assert "run.json" in one_line(done.err)
 
 
+def test_where_nothing_can_attach_to_a_process_what_to_do_is_something_that_works(tmp_path: Path) -> None:
+    if Path("/sys/bus/event_source/devices/intel_pt").exists():
+        pytest.skip("the processor has Intel PT, which can")
+    told = [ptweave("record", *engine, "--pid", str(os.getpid()), "-o", tmp_path / "run.ptw")
+            for engine in ([], ["--engine", "soft"], ["--engine", "intel_pt"])]
+    assert [done.status for done in told] == [3, 3, 3] and len({done.err for done in told}) == 1
+    line = one_line(told[0].err)
+    assert "no Intel PT" in line and "--engine" not in line
+    assert "start the program under ptweave record" in line and f"ptweave events --pid {os.getpid()} -o" in line
+    assert not (tmp_path / "run.ptw").exists()
+
+
 def test_no_bundle_at_all(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for path in (tmp_path / "missing.ptw", tmp_path / "file", tmp_path):

@@ -36,6 +36,7 @@ from ptweave.wrapper.engines import Engine, choose
 from ptweave.wrapper.means import Means
 from ptweave.wrapper.notices import explain_crash
 from ptweave.wrapper.parts import Part, finish, service
+from ptweave.wrapper.perf.pmu import INTEL_PT
 from ptweave.wrapper.preloaded import account_programs
 from ptweave.wrapper.probes.plan import FOLDER as PROBES
 from ptweave.wrapper.probes.plan import Plan, probes_environment
@@ -530,10 +531,7 @@ def attach(options: Options, pid: int) -> Recording:
     except OSError as error:
         raise BadInput(f"there is no such process ({error.strerror})", where=f"--pid {pid}",
                        remedy="check the pid") from error
-    if options.engine is Engine.SOFT:
-        raise BadInput("the soft engine cannot attach to a process", where=f"--pid {pid}",
-                       remedy="leave --engine out; or start the program under ptweave record")
-    choose(Engine.INTEL_PT)
+    _check_attaching(options.engine, f"--pid {pid}")
     first = host.moment()
     manifest = Manifest(
         command=words, environment=host.kept_environment(), host=host.host_name(), kernel=host.kernel(),
@@ -549,6 +547,18 @@ def attach(options: Options, pid: int) -> Recording:
         os.close(holder)
         os.close(pidfd)
         (bundle.path / LOCK).unlink(missing_ok=True)
+
+
+def _check_attaching(engine: Engine, where: str) -> None:
+    """Raises MachineLacks where no engine can attach to a process, BadInput where another one can."""
+    if not INTEL_PT.exists():
+        raise MachineLacks("this machine has no Intel PT (no intel_pt PMU), and nothing else records the branches of a "
+                           "process that runs", where=where,
+                           remedy="start the program under ptweave record, or have its system calls recorded: "
+                           f"ptweave events {where} -o NAME.ptw")
+    if engine is Engine.SOFT:
+        raise BadInput("the soft engine cannot attach to a process", where=where,
+                       remedy="leave --engine out; or start the program under ptweave record")
 
 
 def _attach(bundle: Bundle, options: Options, pid: int, pidfd: int, first: host.Moment,
