@@ -114,10 +114,19 @@ def test_executions_are_chosen_by_thread_and_number(run: Run, bundle: Path) -> N
     assert len({one.thread for one in all_of_them}) == 2
     other = executions(run, "work", all_of_them[-1].thread)
     assert other == [all_of_them[-1]]
-    listed = show(bundle, "--function", "work", "--list").out.decode().split()
-    assert listed == [str(word) for one in all_of_them for word in (one.thread, one.seq)]
+    listed = [line.split() for line in show(bundle, "--function", "work", "--list").out.decode().splitlines()]
+    assert [words[:2] for words in listed] == [[str(one.thread), str(one.seq)] for one in all_of_them]
     third = show(bundle, "--function", "twice", "--nth", "3")
     assert third.status == 0
+
+
+def test_the_list_has_the_times_that_dump_has_at_these_blocks(bundle: Path) -> None:
+    listed = [line.split() for line in show(bundle, "--function", "work", "--list").out.decode().splitlines()]
+    assert len(listed) == 3 and len({words[2] for words in listed}) > 1
+    for thread, seq, when in listed:
+        dumped = ptweave("dump", bundle, "--blocks", "--thread", thread, "--from", seq, "--to", str(int(seq) + 1))
+        block, time, *_ = dumped.out.decode().splitlines()[-1].split()
+        assert (block, time) == (seq, when)
 
 
 @pytest.mark.parametrize(("words", "says"), [

@@ -19,7 +19,7 @@ SUMMARY = "print what a function did: its instructions and what it called, with 
 EXAMPLES = """\
   ptweave capture prog.ptw --function parse              # its first execution
   ptweave capture prog.ptw --function parse --nth 3      # its third
-  ptweave capture prog.ptw --function parse --list       # all of them: thread, block, time
+  ptweave capture prog.ptw --function parse --list       # all of them: thread, block, time (s since the run's start)
   ptweave capture prog.ptw --function parse --thread 2 --unfold --no-instructions
 
 lines: > a function begins, with its callers; < it has returned; = a system call and its result; + a call into the C
@@ -45,7 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from ptweave.merge.capture import Cut, Hole, capture, executions
+    from ptweave.merge.capture import Cut, Hole, capture, executions, times
     from ptweave.merge.run import Run
 
     if args.nth < 1 or args.limit < 1:
@@ -53,8 +53,7 @@ def run(args: argparse.Namespace) -> int:
     with Run(args.bundle) as opened:
         found = executions(opened, args.function, args.thread)
         if args.list:
-            for execution in found:
-                print(f"{execution.thread:>6}  {execution.seq:>12}")
+            _list(found, times(opened, args.function))
             return int(Exit.DONE)
         if args.nth > len(found):
             raise BadInput(f"{args.function} ran {len(found)} times", where=f"--nth {args.nth}",
@@ -68,6 +67,14 @@ def run(args: argparse.Namespace) -> int:
                 print(line)
     sys.stdout.flush()
     return int(Exit.INCOMPLETE if broken else Exit.DONE)
+
+
+def _list(found: list[Execution], began: dict[Execution, int]) -> None:
+    """A line for each: thread, block, time in s since the run's start, as `dump` has it."""
+    for execution in found:
+        t = began.get(execution)
+        when = "-" if t is None else f"{t // 10**9}.{t % 10**9:09}"
+        print(f"{execution.thread:>6}  {execution.seq:>12}  {when:>13}")
 
 
 class _Instructions:
