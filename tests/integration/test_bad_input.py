@@ -124,6 +124,17 @@ def test_no_command(tmp_path: Path) -> None:
     assert "no command" in one_line(done.err)
 
 
+@pytest.mark.parametrize("command", ["wrap", "record", "events"])
+def test_a_command_without_the_dashes_before_it_is_told_of_them_and_does_not_run(command: str, tmp_path: Path) -> None:
+    bundle, made = tmp_path / "run.ptw", tmp_path / "made"
+    done = ptweave(command, "-o", bundle, "/bin/mkdir", "-m", "700", made)
+    assert done.status == 2
+    assert one_line(done.err).endswith(f"put the command after --, as in: ptweave {command} -- /bin/mkdir")
+    wrong = ptweave(command, "--nonsense", "-o", bundle, "--", "/bin/mkdir", made)
+    assert wrong.status == 2 and "unrecognized arguments: --nonsense" in wrong.err and "after --" not in wrong.err
+    assert not made.exists() and not bundle.exists()
+
+
 def test_a_bundle_that_exists(tmp_path: Path) -> None:
     (tmp_path / "run.ptw").mkdir()
     (tmp_path / "run.ptw" / "mine").write_text("kept")

@@ -130,6 +130,9 @@ def main(argv: Sequence[str] | None = None, *, own_process: bool = False) -> int
     words = list(sys.argv[1:] if argv is None else argv)
     ours, theirs = _split(words)
     args, unknown = _parser(ours[0] if ours and ours[0] in (*COMMANDS, _VERSION) else None).parse_known_args(ours)
+    if unknown and theirs is None and hasattr(args, "command_words") and not unknown[0].startswith("-"):
+        say(f"{unknown[0]}: is no option: put the command after --, as in: ptweave {args.command} -- {unknown[0]}")
+        return int(Exit.USAGE)
     if unknown:
         args.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     args.own_process = own_process
