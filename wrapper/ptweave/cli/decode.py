@@ -16,7 +16,7 @@ EXAMPLES = """\
   ptweave decode --debug-dir ~/debug prog.ptw    # names from separate debug files
   ptweave decode -j 4 -v prog.ptw         # four processes; say what each step took
   ptweave decode --decoder libipt prog.ptw
-  ptweave decode --times tsc perf.ptw     # a large recording by perf: coarser times, a little faster
+  ptweave decode --times tsc raw.ptw      # coarser times, where estimating finer ones takes long
   ptweave decode --cluster tcp://head:8786 's3://runs/2026-*/*.ptw'
 """
 

@@ -51,7 +51,8 @@ def add_decoding(parser: argparse._ActionsContainer) -> None:
                         help="what decodes: auto (default), libipt (the reference), paths (faster)")
     parser.add_argument("--times", choices=["full", "tsc"], default="full",
                         help="which packets times are taken from: full (default), all of them; tsc, TSC packets only: "
-                        "several times faster on recordings of real processors")
+                        "coarser, and faster only where libipt would have to estimate with the others "
+                        "(docs/decoding.md)")
 
 
 def add_debug(parser: argparse._ActionsContainer) -> None:
