@@ -20,7 +20,6 @@ from ptweave.merge.render import TextTable, safe
 SUMMARY = "ask a run, or many, with SQL (DuckDB)"
 
 EXAMPLES = """\
-examples:
   ptweave query prog.ptw --list
   ptweave query prog.ptw "select name, count(*) from syscalls group by name order by 2 desc"
   ptweave query prog.ptw "select function, sum(instructions) as instructions
