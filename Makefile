@@ -78,7 +78,7 @@ bench-probes: setup-test ## nanoseconds that a hit of a probe costs, beside a up
 bench-vector: setup-test ## nanoseconds per event of the event vector, beside LTTng-UST
 	@$(PY) -m tests.bench.bench_vector
 
-threads-right: setup-test ## twelve workloads and six programs, 20 runs each at 2, 4 and 8 threads (half an hour; parts: K="engine and pigz")
+threads-right: setup-test ## twelve workloads and six programs, 20 runs each at 2, 4 and 8 threads (hours; parts: K="engine and pigz")
 	@PTWEAVE_LONG=1 $(PY) -m pytest -q tests/integration/test_threads_right.py $(if $(K),-k "$(K)")
 
 clean: ## remove what was built

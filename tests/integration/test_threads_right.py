@@ -3,7 +3,7 @@
 threads, as they are and under the soft engine.
 
 Short by default. With PTWEAVE_LONG=1 (`make threads-right`) every run is repeated 20 times (5 under the engine with
-exact accesses), natively with 20 MB and the sizes of the benchmarks; on two processors that takes about half an hour.
+exact accesses), natively with 20 MB and the sizes of the benchmarks; on two processors that takes hours.
 In parts: `-k "engine and pigz"`, `-k "not engine and held"`. A table at the end says how many runs gave the native
 output.
 """
