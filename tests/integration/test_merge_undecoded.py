@@ -59,6 +59,14 @@ def test_a_folder_of_debug_files_that_is_not_there_leaves_the_run_as_it_was(run:
     assert not (run / "tables/flow").exists()
 
 
+def test_a_folder_of_debug_files_that_is_not_there_is_told_of_a_decoded_run_too(run: Path) -> None:
+    assert ptweave("decode", run).status == 0
+    for command in ("decode", "merge"):
+        done = ptweave(command, "--debug-dir", run / "none", run)
+        assert (done.status, len(done.lines)) == (2, 1) and "is not a folder" in done.err
+    assert not (run / "tables/profile").exists()
+
+
 def test_damage_that_decoding_finds_is_the_status_of_the_merge(run: Path) -> None:
     (run / "trace/0.pt").write_bytes(b"\xff" * 4096)
     done = ptweave("merge", run)

@@ -8,7 +8,16 @@ import argparse
 from pathlib import Path
 
 from ptweave.cli.cluster import add_cluster, only_one, run_on_cluster
-from ptweave.cli.options import add_debug, add_decoding, add_jobs, add_quiet, add_runs, add_verbose, debug_files
+from ptweave.cli.options import (
+    add_debug,
+    add_decoding,
+    add_jobs,
+    add_quiet,
+    add_runs,
+    add_verbose,
+    check_debug,
+    debug_files,
+)
 from ptweave.data import Exit
 
 SUMMARY = "merge a run: system calls, thunks and profile onto the flow (decodes it first, if that was not done)"
@@ -41,6 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from ptweave.cli.session import decode, incomplete, is_decoded, merge, open_finished, report_losses
 
+    check_debug(args)
     if args.cluster is not None:
         return run_on_cluster("merge", args, args.runs)
     args.bundle = Path(only_one(args.runs))
