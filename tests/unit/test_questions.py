@@ -519,6 +519,52 @@ def test_a_resolution_has_units(bundle: Bundle, capfd: pytest.CaptureFixture[str
         assert "is no time" in capfd.readouterr().err
 
 
+START = 85_304_370_765_715
+
+
+@pytest.fixture
+def later(tmp_path: Path) -> Bundle:
+    """A run that began long after the machine did: system calls 1, 2 and 3 ms after its start, its end after 4."""
+    writer = BundleWriter(tmp_path / "later.ptw")
+    writer.task(0, begin=START, end=START + 4_000_000)
+    writer.run(0, [writer.block("main", "jump")] * 5)
+    writer.moment(0, 0, START)
+    for ms in (1, 2, 3):
+        writer.syscall(0, None, enter=START + ms * 10**6, leave=START + ms * 10**6 + 500, number=0, result=ms)
+    bundle = writer.write()
+    merge_run(bundle)
+    return bundle
+
+
+def times_in(answer: str) -> list[int]:
+    return [int(line.split(",")[0]) - START for line in answer.splitlines()[1:] if "system call" in line]
+
+
+@pytest.mark.parametrize(("words", "wanted"), [
+    ((), [1, 2, 3]),
+    (("--from", "1500us"), [2, 3]), (("--from", "1.5ms"), [2, 3]), (("--to", "0.0025s"), [1, 2]),
+    (("--from", "1500us", "--to", "2500000ns"), [2]),
+    (("--from", str(START + 1_500_000)), [2, 3]), (("--from", f"t={START + 1_500_000}", "--to", "2.5ms"), [2])])
+def test_times_are_ns_as_in_t_or_with_a_unit_since_the_run_s_start(later: Bundle, capfd: pytest.CaptureFixture[str],
+                                                                   words: tuple[str, ...], wanted: list[int]) -> None:
+    status, out, _ = ask(capfd, "timeline", str(later.path), "--format", "csv", *words)
+    assert status == 1 and times_in(out) == [ms * 10**6 for ms in wanted]
+    for form in ("chrome", "perfetto"):
+        status, out, _ = ask(capfd, "export", form, str(later.path), "-o", str(later.path.parent / form), *words)
+        assert status == 1
+    events = json.loads((later.path.parent / "chrome").read_text())["traceEvents"]
+    assert len([one for one in events if one["ph"] == "b"]) == len(wanted)
+
+
+@pytest.mark.parametrize("command", [["timeline"], ["export", "chrome"], ["export", "perfetto"]])
+def test_times_that_are_none_are_wrong_use(later: Bundle, capfd: pytest.CaptureFixture[str],
+                                           command: list[str]) -> None:
+    for text in ("1 s", "1h", "s", "1.5", "0.1234ns", "\u0661s"):
+        with pytest.raises(SystemExit, match="2"):
+            ask(capfd, *command, str(later.path), f"--from={text}")
+        assert "is no time" in capfd.readouterr().err
+
+
 def test_options_that_cannot_be_together_are_refused(bundle: Bundle, capfd: pytest.CaptureFixture[str]) -> None:
     for words in (["hot", "--thunk", "0.1", "--thread", "0"], ["hot", "--from", "3"], ["calls"],
                   ["lineage", "--to", "nowhere"], ["lineage", "--to", "fd:1@5-5"],

@@ -64,6 +64,11 @@ class Differences:
     notes: list[str]
 
 
+_MOMENTS = {"clock": "min(t), max(t)", "threads": "min(t_start), max(t_end)", "thunks": "min(t), max(t)",
+            "syscalls": "min(t_enter), max(t_exit)"}
+"""What tables know of a run's first and last moment."""
+
+
 class Run(Relations):
     """A run bundle, open for questions.
 
@@ -232,6 +237,17 @@ class Run(Relations):
         if not 0 <= thread < 1 << 31 or not self.sql("select 1 from threads where thread = ?", thread).rows():
             raise BadInput("is no thread of this run", where=f"thread {thread}",
                            remedy='ptweave query RUN "from threads" shows which there are')
+
+    def moments(self) -> tuple[int, int] | None:
+        """The first and the last moment that are known of the run, in ns; None where none is. The first is that of the
+        flow where there is one: `dump` counts from it."""
+        found = {name: self.sql(f"select {columns} from {name}").rows()[0] for name, columns in _MOMENTS.items()
+                 if name not in self.missing}
+        known = {name: row for name, row in found.items() if None not in row}
+        if not known:
+            return None
+        first = known["clock"][0] if "clock" in known else min(first for first, _ in known.values())
+        return first, max(last for _, last in known.values())
 
     def part(self, thread: int, begin: int = 0, end: int | None = None) -> Part:
         """Part of a thread's flow: blocks from ordinal `begin` up to `end` (None: all that follow).

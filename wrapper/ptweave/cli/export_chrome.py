@@ -24,4 +24,4 @@ def run(args: argparse.Namespace) -> Exported:
     from ptweave.merge.exports import chrome
 
     return write(args, "open it in chrome://tracing or at https://ui.perfetto.dev",
-                 lambda opened, out: chrome.export(opened, out, extent_of(args)))
+                 lambda opened, out: chrome.export(opened, out, extent_of(opened, args)))

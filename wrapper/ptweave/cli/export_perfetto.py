@@ -10,7 +10,7 @@ from ptweave.cli.exporting import Exported, add_extent, add_file, extent_of, wri
 SUMMARY = "a Perfetto trace: the timeline of all threads"
 EXAMPLES = """\
   ptweave export perfetto prog.ptw                    # leaves prog.perfetto-trace
-  ptweave export perfetto prog.ptw --thread 3 --from 81200000000 --to 81300000000
+  ptweave export perfetto prog.ptw --thread 3 --from 12.5ms --to 13ms    # since the run's start
   ptweave merge --calls prog.ptw && ptweave export perfetto prog.ptw --calls
 """
 
@@ -26,4 +26,4 @@ def run(args: argparse.Namespace) -> Exported:
     from ptweave.merge.exports import perfetto
 
     return write(args, "open it at https://ui.perfetto.dev", lambda opened, out: perfetto.export(
-        opened, out, extent_of(args), with_calls=args.calls))
+        opened, out, extent_of(opened, args), with_calls=args.calls))

@@ -33,4 +33,4 @@ def run(args: argparse.Namespace) -> Exported:
     if not args.calls and (args.begin is not None or args.end is not None):
         raise BadInput("need --calls", where="--from and --to", remedy="the profile is of the whole run")
     return write(args, "open it at https://www.speedscope.app", lambda opened, out: speedscope.export(
-        opened, out, Weight(args.by), extent=extent_of(args), with_calls=args.calls))
+        opened, out, Weight(args.by), extent=extent_of(opened, args), with_calls=args.calls))

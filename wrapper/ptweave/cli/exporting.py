@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from ptweave.cli.output import quiet_when_nobody_reads, sink
-from ptweave.cli.parts import add_run_path, check_order
+from ptweave.cli.parts import add_run_path, add_times, times_of
 from ptweave.data.errors import BadInput
 from ptweave.merge import Run
 from ptweave.merge.exports import nodes
@@ -56,8 +56,7 @@ def write(args: argparse.Namespace, hint: str, export: Callable[[Run, IO[bytes]]
 def add_extent(parser: argparse.ArgumentParser) -> None:
     """--thread, --from and --to of timelines."""
     add_thread(parser)
-    parser.add_argument("--from", dest="begin", metavar="NS", type=int, help="from this time on (as in `t`)")
-    parser.add_argument("--to", dest="end", metavar="NS", type=int, help="up to this time")
+    add_times(parser, "from this time on", "up to this time")
 
 
 def add_thread(parser: argparse.ArgumentParser) -> None:
@@ -65,10 +64,9 @@ def add_thread(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--thread", metavar="N", type=int, help="of this thread only")
 
 
-def extent_of(args: argparse.Namespace) -> Extent:
-    """What these options name."""
-    check_order(args.begin, args.end)
-    return Extent(args.thread, args.begin, args.end)
+def extent_of(run: Run, args: argparse.Namespace) -> Extent:
+    """What these options name. Raises BadInput where that is nothing of the run."""
+    return Extent(args.thread, *times_of(run, args))
 
 
 def add_nodes(parser: argparse.ArgumentParser, *, limit: int | None) -> None:

@@ -6,10 +6,14 @@ from __future__ import annotations
 import argparse
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ptweave.data.errors import BadInput
 from ptweave.merge import Run
 from ptweave.merge.questions import Part
+
+if TYPE_CHECKING:
+    from ptweave.decode.dump import Moment
 
 _UNITS = {"": 1, "ns": 1, "us": 1000, "ms": 10**6, "s": 10**9}
 
@@ -32,6 +36,41 @@ def add_resolution(parser: argparse.ArgumentParser, what: str) -> None:
     parser.add_argument("--resolution", metavar="TIME", type=_duration,
                         help=f"fold {what} shorter than this (ns, or with a unit: 100us, 1ms, 2s): those of a thread "
                         "and kind that begin in one stretch of that length are one row, with their number (spans)")
+
+
+def _moment(text: str) -> Moment:
+    """A time of a run, as `dump` takes it but that a bare number is ns. Raises ArgumentTypeError."""
+    from ptweave.decode.dump import Moment
+
+    try:
+        return Moment.parse(text)
+    except BadInput as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time: give ns as `t` has them, or a time since the run's "
+                                         "start with ns, us, ms or s (12.5ms)") from error
+
+
+def add_times(parser: argparse.ArgumentParser, begin: str, end: str) -> None:
+    """--from and --to as times; `begin` and `end` say what they choose."""
+    parser.add_argument("--from", dest="begin", metavar="TIME", type=_moment,
+                        help=f"{begin}: ns as in `t`, or with a unit (12.5ms, 3s) since the run's start, as `dump` has "
+                        "it")
+    parser.add_argument("--to", dest="end", metavar="TIME", type=_moment, help=end)
+
+
+def times_of(run: Run, args: argparse.Namespace) -> tuple[int | None, int | None]:
+    """--from and --to in ns. Raises BadInput for an end before the begin."""
+    if args.begin is None and args.end is None:
+        return None, None
+    known = run.moments()
+    begin, end = (None if one is None else _absolute(one, known) for one in (args.begin, args.end))
+    check_order(begin, end)
+    return begin, end
+
+
+def _absolute(moment: Moment, known: tuple[int, int] | None) -> int:
+    if moment.since_start is not None:
+        return moment.since_start + (0 if known is None else known[0])
+    return (moment.t if moment.seq is None else moment.seq) or 0
 
 
 def add_part(parser: argparse.ArgumentParser) -> None:

@@ -7,7 +7,7 @@ import argparse
 
 from ptweave.cli import say
 from ptweave.cli.output import add_limit, add_output, write_result
-from ptweave.cli.parts import add_resolution, add_run_path
+from ptweave.cli.parts import add_resolution, add_run_path, add_times, times_of
 from ptweave.data.errors import BadInput, Exit
 from ptweave.data.schemas import THUNKS
 from ptweave.merge import Run
@@ -17,6 +17,7 @@ from ptweave.merge.timeline import PARTS
 SUMMARY = "operations, running, system calls and gaps of threads, in order of time"
 EXAMPLES = """\
   ptweave timeline prog.ptw --thread 3
+  ptweave timeline prog.ptw --from 12.5ms --to 13ms   # since the run's start; or --from 85304370765715, as in `t`
   ptweave timeline prog.ptw --resolution 1ms     # what is shorter than a millisecond: summed up
   ptweave timeline prog.ptw --format csv -o timeline.csv
 """
@@ -26,8 +27,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     add_run_path(parser)
     parser.add_argument("--thread", metavar="N", type=int, help="of this thread only")
-    parser.add_argument("--from", dest="begin", metavar="NS", type=int, help="not what ended before this time")
-    parser.add_argument("--to", dest="end", metavar="NS", type=int, help="not what began after this time")
+    add_times(parser, "not what ended before this time", "not what began after this time")
     add_resolution(parser, "spans")
     add_limit(parser)
     add_output(parser)
@@ -37,7 +37,8 @@ def run(args: argparse.Namespace) -> int:
     """Answer; returns the exit status."""
     with Run(args.run) as opened:
         parts, missing = _parts(opened)
-        write_result(opened.timeline(thread=args.thread, begin=args.begin, end=args.end, parts=parts,
+        begin, end = times_of(opened, args)
+        write_result(opened.timeline(thread=args.thread, begin=begin, end=end, parts=parts,
                                      resolution=args.resolution), args)
     for line in missing:
         say(f"{args.run}: {line}")
