@@ -565,6 +565,19 @@ def test_times_that_are_none_are_wrong_use(later: Bundle, capfd: pytest.CaptureF
         assert "is no time" in capfd.readouterr().err
 
 
+@pytest.mark.parametrize("command", [["timeline"], ["export", "chrome"], ["export", "perfetto"]])
+@pytest.mark.parametrize("words", [("--from", "4001us"), ("--to", str(START - 1)), ("--from", "1000", "--to", "2000")])
+def test_times_outside_of_the_run_are_told_with_those_it_has(later: Bundle, capfd: pytest.CaptureFixture[str],
+                                                             command: list[str], words: tuple[str, ...]) -> None:
+    file = later.path.parent / "answer"
+    status, out, err = ask(capfd, *command, str(later.path), "-o", str(file), *words)
+    assert (status, out, len(err.splitlines())) == (2, "", 1) and not file.exists()
+    assert err.endswith(f"there is nothing of the run: it has times from {START} to {START + 4_000_000} (0.004000 s)\n")
+    for within in (("--from", "4ms"), ("--to", str(START))):  # the control: what touches it, though nothing is there
+        assert ask(capfd, *command, str(later.path), "-o", str(file), *within)[0] in (0, 1) and file.exists()
+        file.unlink()
+
+
 def test_options_that_cannot_be_together_are_refused(bundle: Bundle, capfd: pytest.CaptureFixture[str]) -> None:
     for words in (["hot", "--thunk", "0.1", "--thread", "0"], ["hot", "--from", "3"], ["calls"],
                   ["lineage", "--to", "nowhere"], ["lineage", "--to", "fd:1@5-5"],

@@ -58,12 +58,17 @@ def add_times(parser: argparse.ArgumentParser, begin: str, end: str) -> None:
 
 
 def times_of(run: Run, args: argparse.Namespace) -> tuple[int | None, int | None]:
-    """--from and --to in ns. Raises BadInput for an end before the begin."""
+    """--from and --to in ns. Raises BadInput for an end before the begin, and where nothing of the run is between
+    them."""
     if args.begin is None and args.end is None:
         return None, None
     known = run.moments()
     begin, end = (None if one is None else _absolute(one, known) for one in (args.begin, args.end))
     check_order(begin, end)
+    if known is not None and ((begin is not None and begin > known[1]) or (end is not None and end < known[0])):
+        raise BadInput("there is nothing of the run", where=" ".join(
+            f"{option} {t}" for option, t in (("--from", begin), ("--to", end)) if t is not None),
+            remedy=f"it has times from {known[0]} to {known[1]} ({(known[1] - known[0]) / 1e9:.6f} s)")
     return begin, end
 
 
