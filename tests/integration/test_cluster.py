@@ -226,6 +226,13 @@ def test_a_run_that_is_not_decoded_is_not_merged_by_a_cluster(address: str, reco
     assert "is not decoded yet: run ptweave decode" in capfd.readouterr().err
 
 
+def test_a_run_in_a_store_needs_a_cluster(capfd: pytest.CaptureFixture[str]) -> None:
+    for step in ("decode", "merge"):
+        assert main([step, "memory://runs/a.ptw"]) == 2
+        err = capfd.readouterr().err
+        assert "memory://runs/a.ptw: is in a store: " in err and "--cluster" in err
+
+
 def test_several_runs_need_a_cluster(recorded: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for step in ("decode", "merge"):
         assert main([step, str(recorded), str(recorded)]) == 2

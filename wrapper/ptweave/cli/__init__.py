@@ -43,10 +43,19 @@ class _Version(argparse.Action):
         parser.exit()
 
 
+class _Parser(argparse.ArgumentParser):
+    """Wrong use is one line, without the usage: where that is to be had the line says."""
+
+    def error(self, message: str) -> NoReturn:
+        command = self.prog.partition(" ")[2]
+        say(f"{command and command + ': '}{' '.join(message.split())}: see {self.prog} --help")
+        self.exit(int(Exit.USAGE))
+
+
 def _parser(chosen: str | None) -> argparse.ArgumentParser:
     """The parser of all commands; with one (or the version) chosen already the modules of the others are not loaded:
     it starts sooner."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="ptweave", formatter_class=argparse.RawDescriptionHelpFormatter, epilog=_STATUSES,
         description="Record what a program really did: every branch, every system call, every dependence between "
         "its threads; then ask with SQL.")

@@ -127,4 +127,6 @@ def only_one(runs: list[str]) -> str:
     """The run that is meant where there may be one alone. Raises BadInput."""
     if len(runs) > 1:
         raise BadInput("is one run too many", where=runs[1], remedy="several go with --cluster")
+    if "://" in runs[0] and place(runs[0]).here is None:
+        raise BadInput("is in a store", where=runs[0], remedy="have a cluster work on it (--cluster), or copy it here")
     return runs[0]
