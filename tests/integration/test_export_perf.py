@@ -67,6 +67,13 @@ def test_perf_script_finds_the_same_instructions_in_every_process(forks: Bundle,
     assert perfs(exported) == (expected, [])
 
 
+def test_perf_script_follows_returns_where_signals_interrupted_their_calls(tmp_path: Path) -> None:
+    """A handler returns to what nobody called."""
+    bundle = record([str(compile_c("interrupted.c", tmp_path))], tmp_path)
+    decode_flow(bundle)
+    assert perfs(export_perf(bundle, tmp_path / "interrupted.perf")) == (ours(bundle), [])
+
+
 def test_code_of_another_program_is_noticed(forks: Bundle, tmp_path: Path) -> None:
     """The control: the comparison can fail."""
     made = export_perf(forks, tmp_path / "other.perf")

@@ -200,6 +200,29 @@ static void returns_are_compressed(void)
    expect(&wanted);
 }
 
+/* perf takes an entry off its return stack at every return, libipt only at those that are a bit. So behind a return that
+   goes elsewhere, the returns to calls before it are TIPs: a bit would lead perf astray. */
+static void returns_to_calls_before_one_that_went_elsewhere_are_tips(void)
+{
+   static struct events wanted;
+
+   begin_stream(1 << 20, 1);
+   wanted.count = 0;
+   add(&wanted, PSB, 0);
+   pt_call(&encoder, 0x1000);
+   pt_call(&encoder, 0x2000);
+   pt_ret(&encoder, 0x5000); /* as a signal's handler does, to what returns from the signal */
+   add(&wanted, TIP, 0x5000);
+   pt_ret(&encoder, 0x2000);
+   add(&wanted, TIP, 0x2000);
+   pt_call(&encoder, 0x3000); /* a call behind it is as any */
+   pt_ret(&encoder, 0x3000);
+   add(&wanted, BRANCH, 1);
+   pt_ret(&encoder, 0x1000);
+   add(&wanted, TIP, 0x1000);
+   expect(&wanted);
+}
+
 static void events_turn_tracing_off_and_on(void)
 {
    static struct events wanted;
@@ -389,6 +412,7 @@ static void control_counting_branches_twice_is_noticed(void)
 static const struct { const char *name; void (*run)(void); } tests[] = {
 #define TEST(name) { #name, name }
    TEST(branches_of_every_length), TEST(targets_at_every_distance), TEST(returns_are_compressed),
+   TEST(returns_to_calls_before_one_that_went_elsewhere_are_tips),
    TEST(events_turn_tracing_off_and_on), TEST(psbs_come_in_time), TEST(small_buffers_are_refilled),
    TEST(killed_anywhere_leaves_a_prefix), TEST(control_counting_branches_twice_is_noticed),
 };

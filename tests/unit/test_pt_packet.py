@@ -16,7 +16,8 @@ BUILDS = {
 }
 TESTS = (
     "branches_of_every_length", "targets_at_every_distance", "returns_are_compressed",
-    "events_turn_tracing_off_and_on", "psbs_come_in_time", "small_buffers_are_refilled",
+    "returns_to_calls_before_one_that_went_elsewhere_are_tips", "events_turn_tracing_off_and_on", "psbs_come_in_time",
+    "small_buffers_are_refilled",
     "killed_anywhere_leaves_a_prefix", "control_counting_branches_twice_is_noticed",
 )
 

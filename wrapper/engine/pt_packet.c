@@ -136,6 +136,14 @@ static inline uint8_t *put_tsc(struct pt_encoder *encoder, uint8_t *to)
    return to + 8;
 }
 
+static void forget_calls(struct pt_encoder *encoder)
+{
+   unsigned i;
+
+   for (i = 0; i < PT_RET_STACK; i++)
+      encoder->ret[i] = PT_RET_NONE;
+}
+
 static uint8_t *put_psb(struct pt_encoder *encoder, uint8_t *to, uint64_t ip)
 {
    unsigned i;
@@ -145,8 +153,7 @@ static uint8_t *put_psb(struct pt_encoder *encoder, uint8_t *to, uint64_t ip)
       put16(to + 2 * i, OPC_PSB);
    to = put_tsc(encoder, to + 16);
    encoder->last_ip = 0;
-   for (i = 0; i < PT_RET_STACK; i++) /* a segment decodes on its own */
-      encoder->ret[i] = PT_RET_NONE;
+   forget_calls(encoder); /* a segment decodes on its own */
    set_limit(encoder);
    encoder->need_mode = !encoder->enabled;
    if (encoder->enabled)
@@ -158,16 +165,13 @@ static uint8_t *put_psb(struct pt_encoder *encoder, uint8_t *to, uint64_t ip)
 void pt_encoder_init(struct pt_encoder *encoder, uint8_t *start, uint64_t size, uint64_t psb_period, int compress,
                      void (*refill)(struct pt_encoder *))
 {
-   unsigned i;
-
    __builtin_memset(encoder, 0, sizeof *encoder);
    encoder->tnt = PT_TNT_EMPTY;
    encoder->psb_period = psb_period;
    encoder->compress = compress != 0;
    encoder->need_mode = 1;
    encoder->refill = refill;
-   for (i = 0; i < PT_RET_STACK; i++)
-      encoder->ret[i] = PT_RET_NONE;
+   forget_calls(encoder);
    pt_rebase(encoder, start, size, 0);
 }
 
@@ -240,21 +244,22 @@ void pt_call(struct pt_encoder *encoder, uint64_t return_address)
 
 void pt_ret(struct pt_encoder *encoder, uint64_t ip)
 {
-   uint64_t top = (encoder->ret_at - 8) & RET_MASK;
+   uint64_t top = (encoder->ret_at - 8) & RET_MASK, entry = encoder->ret[top / 8];
 
-   if (encoder->ret[top / 8] != ip || !encoder->compress) {
-      pt_tip(encoder, ip);
-      return;
-   }
    encoder->ret[top / 8] = PT_RET_NONE;
    encoder->ret_at = top;
-   pt_branch(encoder, 1);
+   if (entry == ip && encoder->compress)
+      pt_branch(encoder, 1);
+   else
+      pt_ret_missed(encoder, ip, entry);
 }
 
+/* Decoders differ here: perf takes the entry off its return stack, libipt leaves it there. Neither needs its stack for
+   returns to earlier calls when these are TIPs. An empty stack needs no emptying. */
 void pt_ret_missed(struct pt_encoder *encoder, uint64_t ip, uint64_t entry)
 {
-   encoder->ret[encoder->ret_at / 8] = entry;
-   encoder->ret_at = (encoder->ret_at + 8) & RET_MASK;
+   if (entry != PT_RET_NONE)
+      forget_calls(encoder);
    pt_tip(encoder, ip);
 }
 

@@ -78,7 +78,8 @@ void pt_call(struct pt_encoder *encoder, uint64_t return_address);
 /* A return to `ip`: one taken bit where it goes back to its call, else a TIP. */
 void pt_ret(struct pt_encoder *encoder, uint64_t ip);
 
-/* A return to `ip` for which `entry` was taken off the return stack, and which it is not: puts it back, and a TIP. */
+/* A return to `ip` for which `entry` was taken off the return stack, and which it is not: forgets the rest of the stack,
+   and a TIP. */
 void pt_ret_missed(struct pt_encoder *encoder, uint64_t ip, uint64_t entry);
 
 /* A branch: `tnt` gets one bit, and a full word is flushed. Generated code keeps `tnt` in a register meanwhile (see

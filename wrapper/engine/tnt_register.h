@@ -48,8 +48,8 @@ void tnt_register_use(struct pt_encoder *encoder);
 /* Called by generated code when the register holds as many branches as a packet: writes them. */
 void tnt_register_flush(struct pt_encoder *encoder);
 
-/* Called by generated code at a return to `ip` that is not the address `entry` on top of the return stack: takes back
-   what was done as for one that is (the entry taken off, a branch in the register), and writes a TIP. */
+/* Called by generated code at a return to `ip` that is not the address `entry` it took off the return stack: takes back
+   the branch in the register, which is for one that is, and writes a TIP. */
 void tnt_register_missed(struct pt_encoder *encoder, ULong ip, ULong entry);
 
 #endif
