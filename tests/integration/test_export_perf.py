@@ -19,6 +19,7 @@ from ptweave.decode.exported import Exported
 from ptweave.decode.flow import decode_flow
 from ptweave.decode.perfimport import Options, import_perf
 from support import perf_script
+from support.command import ptweave
 from support.dumping import flow_lines
 from support.engine import compile_c, record
 
@@ -39,6 +40,15 @@ def forks(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
 @pytest.fixture(scope="module")
 def exported(forks: Bundle, tmp_path_factory: pytest.TempPathFactory) -> Exported:
     return export_perf(forks, tmp_path_factory.mktemp("exported") / "forks.perf")
+
+
+@pytest.fixture(scope="module")
+def threads(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    """Threads that run as processes: each begins in the process of the first, and goes on as another."""
+    folder = tmp_path_factory.mktemp("threads")
+    done = ptweave("wrap", "--threads", "process", "-o", folder / "run.ptw", "--", compile_c("variables.c", folder))
+    assert done.status == 0, done.err
+    return Bundle.open(folder / "run.ptw")
 
 
 def tids(bundle: Bundle) -> dict[int, int]:
@@ -65,6 +75,22 @@ def test_perf_script_finds_the_same_instructions_in_every_process(forks: Bundle,
     expected = ours(forks)
     assert len(expected) > 3
     assert perfs(exported) == (expected, [])
+
+
+def test_perf_script_finds_all_of_a_thread_that_runs_as_a_process_under_the_number_of_that(threads: Bundle,
+                                                                                         tmp_path: Path) -> None:
+    rows = [row for row in read_sideband(threads.sideband).to_pylist() if row["kind"] == SidebandKind.THREAD]
+    assert len(rows) > len(tids(threads)), "no thread went on as another task"
+    made = export_perf(threads, tmp_path / "threads.perf")
+    assert (perfs(made), made.lacks) == ((ours(threads), []), [])
+
+
+def test_threads_that_run_as_processes_import_as_the_same(threads: Bundle, tmp_path: Path) -> None:
+    made = export_perf(threads, tmp_path / "threads.perf")
+    again = import_perf(Options(made.path / "perf.data", tmp_path / "again.ptw", symfs=made.path / "symfs")).bundle
+    decode_flow(again)
+    assert {tid: instruction_hash(again, thread) for thread, tid in tids(again).items()} \
+        == {tid: instruction_hash(threads, thread) for thread, tid in tids(threads).items()}
 
 
 def test_perf_script_follows_returns_where_signals_interrupted_their_calls(tmp_path: Path) -> None:

@@ -3,12 +3,14 @@
 
 perf knows a process by its maps as records replay them in time. The packets' times are coarser than those of the
 maps, so all maps of a program that are in nobody's way are there from its beginning; one that takes another's place
-comes at its own time. What perf has no place for is said, not dropped silently.
+comes at its own time. A trace is one task's for perf: where a thread goes on as a process, that is there from the
+thread's beginning. What perf has no place for is said, not dropped silently.
 """
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,12 +53,12 @@ class _Exporter:
         self.conversion = conversion or Conversion(1, 0, 0)
         self.writer = PerfWriter(self._machine())
         self.names: dict[str, str] = {}  # image and path → path in symfs
+        self.begins = beginnings(self.rows)
 
     def run(self) -> Exported:
-        begins = {row["space"]: row["tsc"] for row in reversed(self.rows) if row["kind"] == SidebandKind.PROCESS}
         for row in self.rows:
             self._record(row)
-        self._maps(begins)
+        self._maps()
         self._switches()
         for thread in self.threads:
             self._trace(thread)
@@ -102,7 +104,8 @@ class _Exporter:
         match SidebandKind(row["kind"]):
             case SidebandKind.PROCESS:
                 if row["detail"] in ("fork", "thread"):
-                    writer.fork(self._moment(row), int(row["value"] or 0), int(row["value"] or 0))
+                    when = self._moment({**row, "tsc": self.begins[row["space"]]})
+                    writer.fork(when, int(row["value"] or 0), int(row["value"] or 0))
                 else:
                     name = str(row["path"] or "").rsplit("/", 1)[-1]
                     writer.comm(self._moment(row), name.encode("utf-8", "replace"), execed=True)
@@ -121,7 +124,7 @@ class _Exporter:
             case _:
                 pass
 
-    def _maps(self, begins: dict[int, int]) -> None:
+    def _maps(self) -> None:
         there: dict[int, list[tuple[int, int, Any]]] = {}
         for row in self.rows:
             if row["kind"] not in (SidebandKind.MAP, SidebandKind.CODE):
@@ -133,7 +136,7 @@ class _Exporter:
                 self.exported.lack("to the instruction when code took other code's place")
             known.append((first, last, row["image"]))
             free = not in_the_way
-            when = self._moment({**row, "tsc": begins.get(row["space"], row["tsc"]) if free else row["tsc"]})
+            when = self._moment({**row, "tsc": self.begins.get(row["space"], row["tsc"]) if free else row["tsc"]})
             name, build_id = self._file(row)
             self.writer.mmap(when, first, row["size"], row["offset"], name.encode("utf-8", "replace"), build_id)
 
@@ -197,8 +200,6 @@ class _Exporter:
         mine = [row for row in self.rows if row["kind"] == SidebandKind.THREAD and row["thread"] == thread.number]
         tid = -1 if thread.of_cpu else int(mine[-1]["tid"]) if mine else thread.number + 1
         pid = int(mine[-1]["pid"]) if mine else tid
-        if len({row["tid"] for row in mine}) > 1:
-            self.exported.lack(f"that thread {thread.number} was another task at first")
         self.writer.trace(thread.path, thread.end, tid=tid, cpu=cpu)
         last = max((row["tsc"] for row in self.rows), default=0)
         when = Moment(pid, tid, self._time(last), cpu)
@@ -207,3 +208,15 @@ class _Exporter:
             self.writer.aux(when, begin, lost.offset - begin, truncated=True)
             begin = lost.offset
         self.writer.aux(when, begin, thread.end - begin)
+
+
+def beginnings(rows: Sequence[Row]) -> dict[int, int]:
+    """When each address space begins for perf, in TSC ticks, by the sideband's rows. One in which a thread goes on
+    begins with the thread."""
+    processes = [row for row in reversed(rows) if row["kind"] == SidebandKind.PROCESS]
+    threads = [row for row in reversed(rows) if row["kind"] == SidebandKind.THREAD]
+    begins = {row["space"]: row["tsc"] for row in processes}
+    gone_on = {row["space"] for row in processes if row["detail"] == "thread"}
+    began = {row["thread"]: row["tsc"] for row in threads}
+    return begins | {row["space"]: min(begins[row["space"]], began[row["thread"]]) for row in threads
+                     if row["space"] in gone_on}
