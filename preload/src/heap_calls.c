@@ -14,6 +14,7 @@
 #include "options.h"
 #include "real.h"
 #include "region.h"
+#include "unwind.h"
 
 #include <dlfcn.h>
 #include <elf.h>
@@ -127,7 +128,7 @@ static bool ours(void)
 
 bool ptw_heap_is_ours(void) { return ours(); }
 
-#define CALLER ((uint64_t)__builtin_return_address(0))
+#define CALLER PTW_RETURNS_TO
 
 static void *or_errno(void *block)
 {

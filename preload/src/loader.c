@@ -305,7 +305,7 @@ static __attribute__((noinline)) int prepare(const char *path, int mode, struct 
 PTW_EXPORT void *dlopen(const char *path, int mode)
 {
 	mode = prepare(path, mode, PTW_CALLER);
-	if (!ptw_process_mode || depends_on_caller(path, __builtin_return_address(0)))
+	if (!ptw_process_mode || depends_on_caller(path, (const void *)PTW_RETURNS_TO))
 		return next_dlopen(path, mode);
 	return load(path, mode);
 }

@@ -2,8 +2,9 @@
 /*
  * Patching; probe.h says what is guaranteed, probe_format.h what the plan looks like.
  *
- * No function of the C library is called while its pages are being written to: they cannot be executed then. Nobody else
- * runs in them: before main there is one thread, and a library that the loader has just mapped is not known to anybody.
+ * No function of the C library is called while pages are being written to, and none of libtthread's but the one that
+ * does it: they cannot be executed then. Nobody else runs in them: before main there is one thread, and a library that
+ * the loader has just mapped is not known to anybody.
  * Where threads are processes, each that maps such a library later patches it the same way, with the trampolines at the
  * same address.
  */
@@ -205,7 +206,10 @@ static bool unchanged(const struct ptw_probe_file *head, const struct ptw_probe_
 	return true;
 }
 
-static void write_jump(uint64_t at, uint64_t to, uint8_t size)
+/* What patches libtthread's own functions must not lie in a page with one of these: its section has pages of its own. */
+#define PATCHING __attribute__((noinline, section("ptw_patching"), aligned(4096)))
+
+static inline __attribute__((always_inline)) void write_jump(uint64_t at, uint64_t to, uint8_t size)
 {
 	volatile unsigned char *code = (volatile unsigned char *)at;
 	uint64_t distance = to - (at + PTW_PROBE_JUMP);
@@ -217,7 +221,7 @@ static void write_jump(uint64_t at, uint64_t to, uint8_t size)
 }
 
 /* Pages of sites that lie together are opened together. */
-static long patch(const struct ptw_probe_site *site, uint32_t sites, uint64_t base, uint64_t trampolines)
+static PATCHING long patch(const struct ptw_probe_site *site, uint32_t sites, uint64_t base, uint64_t trampolines)
 {
 	for (uint32_t i = 0; i < sites;) {
 		uint64_t begin = (base + site[i].address) & ~(PAGE - 1), end = begin;

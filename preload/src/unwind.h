@@ -20,16 +20,6 @@ struct ptw_frame {
 	uint64_t bp;
 };
 
-/* The frame that called the function this is written in (which then has a frame pointer). */
-#define PTW_CALLER                                                                                       \
-	((struct ptw_frame){((uint64_t *)__builtin_frame_address(0))[1],                                 \
-			    (uint64_t)__builtin_frame_address(0) + 16,                                  \
-			    ((uint64_t *)__builtin_frame_address(0))[0]})
-
-/* Return addresses into stack[max], innermost first, beginning with from->pc; returns how many. `top` is the end of
- * the thread's stack, 0 unknown. */
-PTW_HIDDEN unsigned ptw_unwind(const struct ptw_frame *from, uint64_t top, uint64_t *stack, unsigned max);
-
 /* Functions may have been made to return to `address`; `real` knows where the one returns whose return address is at
  * `slot`, of the calling thread's stack (0: it does not). */
 struct ptw_unwind_detour {
@@ -37,6 +27,25 @@ struct ptw_unwind_detour {
 	uint64_t (*real)(uint64_t slot);
 };
 extern PTW_HIDDEN struct ptw_unwind_detour ptw_unwind_detour;
+
+/* Where the function returns whose return address is at `slot`. */
+static inline uint64_t ptw_returns_to(const uint64_t *slot)
+{
+	return __builtin_expect(*slot == ptw_unwind_detour.address, 0) ? ptw_unwind_detour.real((uint64_t)slot) : *slot;
+}
+
+/* Where the function returns this is written in (which then has a frame pointer). */
+#define PTW_RETURNS_TO ptw_returns_to((const uint64_t *)__builtin_frame_address(0) + 1)
+
+/* The frame that called it. */
+#define PTW_CALLER                                                                                       \
+	((struct ptw_frame){PTW_RETURNS_TO,                                                              \
+			    (uint64_t)__builtin_frame_address(0) + 16,                                  \
+			    ((uint64_t *)__builtin_frame_address(0))[0]})
+
+/* Return addresses into stack[max], innermost first, beginning with from->pc; returns how many. `top` is the end of
+ * the thread's stack, 0 unknown. */
+PTW_HIDDEN unsigned ptw_unwind(const struct ptw_frame *from, uint64_t top, uint64_t *stack, unsigned max);
 
 /* Process mode: rules are known to all processes from now on, but for those of code in `size` bytes from `from` on: what
  * lies there is not the same in each. */

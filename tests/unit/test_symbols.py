@@ -13,7 +13,7 @@ import pytest
 from ptweave.decode.elf import Elf
 from ptweave.decode.functions import Functions
 from ptweave.decode.naming import read_names
-from ptweave.decode.symbols import SYMBOL_64, functions_of
+from ptweave.decode.symbols import SYMBOL_64, exports_of, functions_of
 from ptweave.decode.unwind import unwind_ranges
 from support.assembler import compile_c
 from support.elf_writer import ElfWriter
@@ -97,6 +97,13 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source = folder / "program.c"
     source.write_text(PROGRAM)
     return compile_c(source, folder / "program", "-g", "-fcf-protection=none", "-Wl,-z,lazy")
+
+
+def test_what_libc_exports_is_what_nm_lists_as_its_global_code() -> None:
+    listed = subprocess.run(["nm", "-D", "--defined-only", LIBC], capture_output=True, text=True, check=True).stdout
+    named = {words[2].partition("@")[0] for words in map(str.split, listed.splitlines()) if words[1] in "TWi"}
+    assert exports_of(Elf.open(LIBC)) == named
+    assert {"malloc", "time"} <= named and "_int_malloc" not in named
 
 
 @pytest.mark.parametrize("flags", [("-fcf-protection=none", "-Wl,-z,lazy"), ("-fcf-protection", "-Wl,-z,lazy"),

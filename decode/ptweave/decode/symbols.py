@@ -51,6 +51,26 @@ def symbols_of(elf: Elf, code: Elf | None = None) -> list[Candidates]:
     return [_candidates(elf, section, code or elf) for section in _tables(elf)]
 
 
+def exports_of(elf: Elf) -> frozenset[str]:
+    """Names of the functions that other files can call, and of those that choose one (IFUNC). Raises BadElf when a
+    table is malformed."""
+    found: set[str] = set()
+    for section in _tables(elf):
+        if section.type == SHT_DYNSYM:
+            symbols, strings = read_table(elf, section)
+            names = Names(strings)
+            found |= {names(offset) for offset in symbols["name"][_exported(symbols, len(strings))].tolist()}
+    return frozenset(found)
+
+
+def _exported(symbols: Table, strings: int) -> Mask:
+    kind, binding = symbols["info"] & 15, symbols["info"] >> 4
+    wanted: Mask = (kind == STT_FUNC) | (kind == STT_GNU_IFUNC)
+    wanted &= (binding == STB_GLOBAL) | (binding == STB_WEAK)
+    wanted &= (symbols["section"] != 0) & (symbols["name"] != 0) & (symbols["name"] < strings)
+    return wanted
+
+
 def objects_of(elf: Elf, code: Elf | None = None) -> list[Candidates]:
     """What data they name, that has a size and is in memory from its first byte to its last. Raises BadElf when one is
     malformed."""

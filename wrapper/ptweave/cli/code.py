@@ -15,7 +15,7 @@ from ptweave.decode.landing_pads import landing_pads
 from ptweave.decode.lines import Lines
 from ptweave.decode.naming import read_names
 from ptweave.decode.sections import symbol_file
-from ptweave.decode.symbols import symbols_of
+from ptweave.decode.symbols import exports_of, symbols_of
 from ptweave.wrapper.probes.code import Code, Stretch
 
 IDENTITY = 1024
@@ -54,7 +54,7 @@ def _code(elf: Elf, path: Path) -> Code:
         elf.type == ET_EXEC, first.address & -4096, max(one.address + one.memory for one in loaded),
         bytes(elf.data[:IDENTITY]) if first.offset == 0 else b"", lambda offset: _address(elf, offset),
         lambda file, line: _line(named.lines, functions, file, line),
-        landing_pads(elf))
+        landing_pads(elf), exports_of(elf))
 
 
 def _stretches(elf: Elf) -> list[Stretch]:

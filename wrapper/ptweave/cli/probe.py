@@ -34,6 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from ptweave.cli.code import load_code
     from ptweave.merge.render import safe
+    from ptweave.preload import library_path
     from ptweave.wrapper.probes.plan import Builtin, Handler, Wanted, find_sites, linked_files
     from ptweave.wrapper.probes.search import formatter, text_of
     from ptweave.wrapper.probes.sites import Refusal, examine_site
@@ -44,7 +45,8 @@ def run(args: argparse.Namespace) -> int:
     load_code(args.file)  # is it one?
     wanted = Wanted(parse_spec(args.list), Handler("log", Builtin.LOG))
     text, refused = formatter(), 0
-    for path, address in find_sites(wanted, linked_files(args.file), load_code, listing=True):
+    found = find_sites(wanted, linked_files(args.file), load_code, listing=True, preloaded=library_path())
+    for path, address in found:
         code = load_code(path)
         outcome = examine_site(code, address)
         index = code.function(address)

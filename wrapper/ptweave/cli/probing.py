@@ -10,7 +10,7 @@ from pathlib import Path
 from ptweave.cli import say
 from ptweave.cli.code import load_code
 from ptweave.data import BadInput
-from ptweave.preload import include_path
+from ptweave.preload import include_path, library_path
 from ptweave.wrapper.probes.handlers import Handlers
 from ptweave.wrapper.probes.plan import Plan, Wanted, linked_files, make_plan
 from ptweave.wrapper.probes.spec import Form, parse_spec
@@ -26,7 +26,7 @@ def plan_for(given: Sequence[tuple[str, str]], target: Target, *, arrivals: bool
     scratch = Path(tempfile.mkdtemp(prefix="ptweave-handlers-"))
     try:
         wanted = _wanted(given, Handlers(include_path(), scratch)) if given else []
-        plan = make_plan(wanted, linked, load_code, arrivals=arrivals)
+        plan = make_plan(wanted, linked, load_code, arrivals=arrivals, preloaded=library_path())
         plan.keep_objects()
     finally:
         for path in scratch.iterdir():

@@ -39,7 +39,7 @@ class Code:
 
     `pointers`: addresses in code that relocations of the file put somewhere. `fixed`: it is loaded where it is linked,
     so that pointers need no relocation. `low`, `high`: what it takes in memory; `identity`: its first bytes there.
-    `landings`: where exceptions go on, in order.
+    `landings`: where exceptions go on, in order. `exports`: functions that other files' calls go to.
     """
 
     path: Path
@@ -56,6 +56,7 @@ class Code:
     address_of: Callable[[int], int | None]
     lines: Callable[[str, int], list[int]] = field(default=lambda file, line: [])
     landings: Addresses = field(default_factory=lambda: np.zeros(0, np.uint64))
+    exports: frozenset[str] = frozenset()
 
     def function(self, address: int) -> int:
         """Index of the innermost function an address is in; −1 none."""

@@ -185,8 +185,17 @@ def symbols_like(code: Code, spec: Spec) -> list[Spec]:
             if fnmatchcase(name, spec.name)]
 
 
-def find_sites(wanted: Wanted, linked: Sequence[Path], load: Callable[[Path], Code], *,
-               listing: bool = False) -> list[tuple[Path, int]]:
+def called_file(spec: Spec, path: Path, linked: Sequence[Path], load: Callable[[Path], Code],
+                preloaded: Path | None) -> Path:
+    """Where calls of a function go that `path` has: to `preloaded`, which stands before all libraries, if it has one of
+    that name, too. Not if the user names a file or a place within the function."""
+    if preloaded is None or spec.file is not None or spec.form is not Form.SYMBOL or spec.number or path == linked[0]:
+        return path
+    return preloaded if spec.name in load(path).exports and spec.name in load(preloaded).exports else path
+
+
+def find_sites(wanted: Wanted, linked: Sequence[Path], load: Callable[[Path], Code], *, listing: bool = False,
+               preloaded: Path | None = None) -> list[tuple[Path, int]]:
     """Every file and address that is meant. Raises BadInput where there is none, or (but for a `listing`) a symbol is
     several things."""
     spec = wanted.spec
@@ -194,7 +203,8 @@ def find_sites(wanted: Wanted, linked: Sequence[Path], load: Callable[[Path], Co
     for path in choose_files(spec, linked):
         code = load(path)
         for one in symbols_like(code, spec):
-            found += [(path, address) for address in find_addresses(code, one)]
+            called = called_file(one, path, linked, load, preloaded)
+            found += [(called, address) for address in find_addresses(load(called), one)]
     found = list(dict.fromkeys(found))
     if not found:
         raise BadInput(f"found nowhere in {_places(choose_files(spec, linked))}", where=f"--probe '{spec.text}'",
@@ -225,15 +235,16 @@ class _File:
 
 
 def make_plan(wanted: Sequence[Wanted], linked: Sequence[Path], load: Callable[[Path], Code], *,
-              arrivals: bool = False) -> Plan:
-    """Decide about every place. `arrivals`: something else has to know when libraries come.
+              arrivals: bool = False, preloaded: Path | None = None) -> Plan:
+    """Decide about every place. `arrivals`: something else has to know when libraries come. `preloaded`: libtthread,
+    which the program's calls of many functions go to.
 
     Raises BadInput for what is found nowhere, is ambiguous or, when `strict`, refused; MachineLacks when `arrivals`
     cannot be noticed."""
     plan = Plan()
     files: dict[Path, _File] = {}
     for one in wanted:
-        for path, address in find_sites(one, linked, load):
+        for path, address in find_sites(one, linked, load, preloaded=preloaded):
             file = files.setdefault(path, _File(load(path)))
             _add(plan, file, path, address, one)
     if len(linked) > 1 and (files or arrivals):
