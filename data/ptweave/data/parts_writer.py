@@ -8,17 +8,16 @@ from collections import deque
 from collections.abc import Collection
 from concurrent.futures import Executor, Future
 from pathlib import Path
-from types import TracebackType
 
 import pyarrow as pa
 
 from ptweave.data.table_types import Table
-from ptweave.data.table_writer import TableWriter
+from ptweave.data.table_writer import AllOrNothing, TableWriter
 
 AT_A_TIME = 2
 
 
-class PartsWriter:
+class PartsWriter(AllOrNothing):
     """A file for every `rows` rows, in their order: 0.parquet, 1.parquet, …; one without rows when there are none.
 
     They appear under their names when it is closed without an error, all of them. Where rows are cut into files depends
@@ -84,17 +83,3 @@ class PartsWriter:
                 self._written.append(future.result())
         for writer in self._written:
             writer.abort()
-
-    def __enter__(self) -> PartsWriter:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
-        if kind is None:
-            try:
-                self.close()
-            except BaseException:
-                self.abort()
-                raise
-        else:
-            self.abort()

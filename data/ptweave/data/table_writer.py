@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable
 from inspect import signature
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -40,7 +41,33 @@ def _encoded(kind: pa.DataType) -> pa.DataType:
     return pa.list_(ENCODED) if pa.types.is_list(kind) else ENCODED
 
 
-class TableWriter:
+class AllOrNothing(ABC):
+    """What is written in a `with` block is there when that ends, and is not when an error ends it."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Finish, and give what was written its name."""
+
+    @abstractmethod
+    def abort(self) -> None:
+        """Give up what was written: nothing is left under its name."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        if kind is None:
+            try:
+                self.close()
+            except BaseException:
+                self.abort()
+                raise
+        else:
+            self.abort()
+
+
+class TableWriter(AllOrNothing):
     """Writes one table's Parquet file, streaming; a row group every `row_group` rows.
 
     The file appears under its name only when it is closed without an error. Where rows are cut into row groups depends
@@ -139,20 +166,6 @@ class TableWriter:
             self._writer.close()
         finally:
             self._partial.unlink(missing_ok=True)
-
-    def __enter__(self) -> TableWriter:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
-        if kind is None:
-            try:
-                self.close()
-            except BaseException:
-                self.abort()
-                raise
-        else:
-            self.abort()
 
 
 def write_table(folder: Path, table: Table, rows: pa.Table | Iterable[dict[str, object]]) -> int:
