@@ -1,11 +1,24 @@
 # SPDX-License-Identifier: MIT
-"""Pages that are made from figures."""
+"""Pages that are made from figures; examples of what has an order."""
 
 from __future__ import annotations
 
+import json
+import random
+import re
+from collections.abc import Iterator
+from importlib import import_module
+from keyword import iskeyword
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+
+import pytest
+
+from ptweave.cli import COMMANDS
+from ptweave.data import schemas
+from ptweave.merge import Run, merge_run
+from support.bundle_writer import BundleWriter, put
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -40,3 +53,43 @@ def test_the_page_keeps_its_words_and_takes_new_figures() -> None:
     assert "| pca | 39 ms" in once and once.startswith(text.split(made.BEGIN)[0])
     assert once.endswith(text.split(made.END)[1]) and made.page(once, FIGURES) == once
     assert "| pca" not in made.page(once, FIGURES[3:])
+
+
+# --- examples of what was executed, in order ---
+
+
+def texts() -> Iterator[str]:
+    """What users read: pages, cells of notebooks, the help of commands."""
+    for path in [DOCS.parent / "README.md", *DOCS.glob("*.md")]:
+        yield path.read_text()
+    for path in (DOCS.parent / "data" / "notebooks").glob("*.ipynb"):
+        yield from ("".join(cell["source"]) for cell in json.loads(path.read_text())["cells"])
+    for command in COMMANDS:
+        name = command.replace("-", "_")
+        yield import_module(f"ptweave.cli.{name}_" if iskeyword(name) else f"ptweave.cli.{name}").EXAMPLES
+
+
+def joined_flows() -> list[str]:
+    """Queries that join a part of a flow with something."""
+    return [query for text in texts() for query in re.findall(r'from flow_range\(\d[^;"]*', text) if " join " in
+            query.replace("\n", " ")]
+
+
+def test_control_queries_that_join_a_flow_are_found() -> None:
+    assert len(joined_flows()) == 2
+
+
+@pytest.mark.parametrize("query", joined_flows())
+def test_what_was_executed_is_shown_in_its_order(query: str, tmp_path: Path) -> None:
+    writer = BundleWriter(tmp_path / "run.ptw", cut=7)
+    blocks = [writer.block(f"f{number}", "jump") for number in range(50)]
+    for thread in range(4):
+        writer.task(thread, tid=100 + thread)
+        writer.run(thread, random.Random(thread).choices(blocks, k=1200))
+    bundle = writer.write()
+    merge_run(bundle)
+    put(bundle, schemas.ACCESSES, [{"thread": 3, "seq": 700, "thunk": 0, "until_thunk": 0, "page": 0, "write": True}])
+    with Run(bundle.path) as run:
+        result = run.sql(query)
+        seqs = [row[result.columns.index("seq")] for row in result.rows()]
+    assert len(seqs) in (5, 100) and seqs == sorted(seqs) and query.strip().endswith("order by seq")

@@ -75,7 +75,7 @@ class Run(Relations):
     `sql` sees every table of `ptweave.data.schemas.TABLES` as a view, and
 
     - `flow_blocks`: thread, seq, block, path: every executed block (expand as little of it as you can);
-    - `flow_range(thread, a, b)`: the blocks from ordinal a up to b of a thread;
+    - `flow_range(thread, a, b)`: the blocks from ordinal a up to b of a thread (joined with others: `order by seq`);
     - `executions(function)`: thread, seq, block, wherever a function's first instruction ran;
     - `block_counts()`, `block_counts_in(thread, a, b)`: block, executions;
     - `edge_counts()`: from_block, to_block, executions;

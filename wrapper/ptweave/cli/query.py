@@ -24,7 +24,7 @@ EXAMPLES = """\
   ptweave query prog.ptw "select name, count(*) from syscalls group by name order by 2 desc"
   ptweave query prog.ptw "select function, sum(instructions) as instructions
                           from profile join stacks using (stack) group by function order by 2 desc limit 10"
-  ptweave query prog.ptw "from flow_range(0, 1000, 1100) join blocks using (block)" --format csv
+  ptweave query prog.ptw "from flow_range(0, 1000, 1100) join blocks using (block) order by seq" --format csv
   ptweave query prog.ptw "from write_set(1, 5)"          # pages that thunk 5 of thread 1 could write
   ptweave query prog.ptw "from executions('main')" --format parquet -o main.parquet
 
