@@ -125,6 +125,18 @@ def test_nodes_that_are_none_or_not_there_are_said_in_one_line(tmp_path: Path,
     assert "is corrupt" in capfd.readouterr().err
 
 
+def test_a_span_without_events_is_told_when_its_thread_has_some(tmp_path: Path) -> None:
+    a = written(tmp_path, "a", [0, 1])
+    with Run(a) as run:
+        (begin, end), = run.sql("select min(t), max(t) from (select thread, t from thunks union all "
+                                "select thread, t_enter from syscalls) where thread = 1").rows()
+    with pytest.raises(BadInput, match=f"in it, which has them from {begin} to {end}:"):
+        found(a, "1@5-6")
+    assert found(a, f"1@{begin}-{end}", a) is not None, "control: those times are a node"
+    with pytest.raises(BadInput, match="in it, which has none:"):
+        found(a, "77@0-99999999")
+
+
 def test_the_command_answers_as_the_method_does(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     a, b = written(tmp_path, "a", [0, 1]), written(tmp_path, "b", [1, 0])
     assert main(["similar", str(a), "1.2", str(b), "--most", "3"]) == 0

@@ -247,11 +247,17 @@ class Similar:
         node.results = _results(self._here, node)
         return node, None
 
+    def _extent(self, thread: int) -> str:
+        """Which times a thread's events have, in words."""
+        begin, end = self._here(f"{_EVENTS} select min(t), max(t) from events where thread = ? and name is not null",
+                                thread)[0]
+        return "which has none" if begin is None else f"which has them from {begin} to {end}"
+
     def _find_span(self, wanted: _Wanted) -> tuple[_Node, tuple[str, str]]:
         rows = self._here(f"{_EVENTS} select t, event from events where thread = ? and t >= ? and t <= ? "
                           "and name is not null order by t", wanted.thread, wanted.begin, wanted.end)
         if len(rows) < 2:
-            raise BadInput("has not two events of that thread in it", where=wanted.text,
+            raise BadInput(f"has not two events of that thread in it, {self._extent(wanted.thread)}", where=wanted.text,
                            remedy="ptweave timeline RUN --thread N shows operations and system calls with their times")
         node = _Node(wanted.thread, None, rows[0][0], rows[-1][0], 0, None, None, None, None)
         node.events = {event for event, in self._here(

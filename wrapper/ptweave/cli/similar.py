@@ -18,7 +18,9 @@ EXAMPLES = """\
   ptweave contention stuck.ptw --each | head            # thunk 17 of thread 3 waited longest
   ptweave similar stuck.ptw 3.17 normal.ptw             # what it did in a normal run, and who it was
   ptweave similar prog.ptw 3.17                         # in the same run
-  ptweave similar prog.ptw 3@1200000-1350000 other.ptw  # what thread 3 did between two events (ns, as timeline has it)
+  ptweave similar prog.ptw 3@85304370765715-85304371215002 other.ptw   # what thread 3 did between two events
+
+Times are in ns, as t_begin of ptweave timeline is.
 """
 
 
