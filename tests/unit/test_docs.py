@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""Pages that are made from figures; examples of what has an order."""
+"""Pages that are made from figures; examples of what has an order; what is said of installing."""
 
 from __future__ import annotations
 
 import json
 import random
 import re
+import tomllib
 from collections.abc import Iterator
 from importlib import import_module
 from keyword import iskeyword
@@ -17,6 +18,7 @@ import pytest
 
 from ptweave.cli import COMMANDS
 from ptweave.data import schemas
+from ptweave.data.errors import NotInstalled
 from ptweave.merge import Run, merge_run
 from support.bundle_writer import BundleWriter, put
 
@@ -93,3 +95,21 @@ def test_what_was_executed_is_shown_in_its_order(query: str, tmp_path: Path) -> 
         result = run.sql(query)
         seqs = [row[result.columns.index("seq")] for row in result.rows()]
     assert len(seqs) in (5, 100) and seqs == sorted(seqs) and query.strip().endswith("order by seq")
+
+
+# --- installing ---
+
+
+def installed(text: str) -> list[str]:
+    """What pip is told to install."""
+    return re.findall(r"pip install (.*?)(?:\s{2,}#|\.?$)", text, re.MULTILINE)
+
+
+def test_what_pip_is_told_to_install_is_an_extra_of_the_checkout() -> None:
+    extras = tomllib.loads((DOCS.parent / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    told = [words for text in [*texts(), NotInstalled("x", "cluster").line()] for words in installed(text)]
+    assert set(told) == {"-e '.[cluster]'", "-e '.[notebook]'"} and {"cluster", "notebook"} <= extras.keys()
+
+
+def test_control_a_package_of_an_index_is_told_from_it() -> None:
+    assert installed("    $ pip install 'ptweave[notebook]'\n") == ["'ptweave[notebook]'"]

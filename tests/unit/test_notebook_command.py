@@ -70,4 +70,4 @@ def test_without_jupyterlab_it_is_said(path: Path, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(command, "find_spec", lambda name: None)
     assert main(["notebook", str(path)]) == 3
-    assert "ptweave[notebook]" in capfd.readouterr().err
+    assert ".venv/bin/pip install -e '.[notebook]'" in capfd.readouterr().err

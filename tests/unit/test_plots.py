@@ -127,7 +127,7 @@ def test_without_plotly_or_a_table_it_is_said(run: Run, monkeypatch: pytest.Monk
 
     with monkeypatch.context() as patched:
         patched.setattr(builtins, "__import__", without)
-        with pytest.raises(MachineLacks, match=r"ptweave\[notebook\]"):
+        with pytest.raises(MachineLacks, match=r"-e '\.\[notebook\]'"):
             _ = run.plot
     writer = BundleWriter(tmp_path / "run.ptw")
     writer.task(0)

@@ -45,3 +45,11 @@ class MachineLacks(PtweaveError):
 
     def __init__(self, what: str, *, where: str = "", remedy: str = "") -> None:
         super().__init__(what, where=where, remedy=remedy, status=Exit.MACHINE)
+
+
+class NotInstalled(MachineLacks):
+    """A package of one of ptweave's extras (pyproject.toml) is not installed."""
+
+    def __init__(self, package: str, extra: str) -> None:
+        super().__init__(f"{package} is not installed",
+                         remedy=f"in ptweave's own folder: .venv/bin/pip install -e '.[{extra}]'")

@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from ptweave.data.bundle import FOLDERS, Bundle
-from ptweave.data.errors import BadInput, MachineLacks, PtweaveError
+from ptweave.data.errors import BadInput, MachineLacks, NotInstalled, PtweaveError
 
 _LAST = ("ledger.json", "run.json")
 
@@ -43,7 +43,7 @@ def _fsspec() -> Any:
     try:
         import fsspec.core
     except ImportError as error:
-        raise MachineLacks("fsspec is not installed", remedy="pip install 'ptweave[cluster]'") from error
+        raise NotInstalled("fsspec", "cluster") from error
     return fsspec
 
 

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any
 
 from ptweave.data.bundle import Bundle
-from ptweave.data.errors import BadInput, MachineLacks
+from ptweave.data.errors import BadInput, MachineLacks, NotInstalled
 from ptweave.data.manifest import Clocks
 from ptweave.decode.assemble import Part, write_part
 from ptweave.decode.task import Decoder, Decoding, Task
@@ -37,7 +37,7 @@ def connect(address: str) -> Any:
     try:
         distributed: Any = import_module("distributed")
     except ImportError as error:
-        raise MachineLacks("dask.distributed is not installed", remedy="pip install 'ptweave[cluster]'") from error
+        raise NotInstalled("dask.distributed", "cluster") from error
     client = _client(distributed, address)
     if not client.nthreads():
         client.close()

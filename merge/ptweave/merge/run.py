@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ptweave.data.bundle import Bundle
-from ptweave.data.errors import BadInput, MachineLacks, PtweaveError
+from ptweave.data.errors import BadInput, NotInstalled, PtweaveError
 from ptweave.data.ledger import Ledger
 from ptweave.data.manifest import Manifest
 from ptweave.data.schemas import TABLES, THUNKS, Column, Table
@@ -204,7 +204,7 @@ class Run(Relations):
         try:
             from ptweave.merge.plots import Plots
         except ImportError as error:
-            raise MachineLacks("plotly is not installed", remedy="pip install 'ptweave[notebook]'") from error
+            raise NotInstalled("plotly", "notebook") from error
         return Plots(self)
 
     # --- questions -----------------------------------------------------------------------------------------------

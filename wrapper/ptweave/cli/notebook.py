@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
 
-from ptweave.data.errors import Exit, MachineLacks
+from ptweave.data.errors import Exit, MachineLacks, NotInstalled
 from ptweave.merge import Run
 
 SUMMARY = "open JupyterLab on a notebook made for a run"
@@ -19,7 +19,8 @@ EXAMPLES = """\
   ptweave notebook prog.ptw --no-open            # makes it only
   ptweave notebook prog.ptw -- --no-browser --port 9999   # what follows -- goes to jupyter lab
 
-A notebook that is there already is opened as it is. Needs: pip install 'ptweave[notebook]'.
+A notebook that is there already is opened as it is. Needs, in ptweave's own folder:
+.venv/bin/pip install -e '.[notebook]'.
 """
 
 
@@ -37,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     from ptweave.merge.notebook import notebook_of
 
     if not args.no_open and find_spec("jupyterlab") is None:
-        raise MachineLacks("JupyterLab is not installed", remedy="pip install 'ptweave[notebook]'")
+        raise NotInstalled("JupyterLab", "notebook")
     with Run(args.run) as opened:
         output: Path = args.output or Path(opened.path.name).with_suffix(".ipynb")
         content = notebook_of(opened)
