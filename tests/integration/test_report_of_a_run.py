@@ -20,7 +20,7 @@ def test_a_report_shows_the_locks_and_lines_of_the_program_that_ran(tmp_path: Pa
     run, page = tmp_path / "run.ptw", tmp_path / "run.html"
     assert ptweave("wrap", "--access", "exact", "-o", run, "--", program, "handoff", cwd=tmp_path).status == 0
     done = ptweave("report", run, "-o", page, "--source", tmp_path)
-    assert (done.status, done.err) == (0, "")
+    assert (done.status, done.err) == (0, f"ptweave: {page}: made; open it in a browser\n")
     with chromium() as browser, shown(browser, page) as opened:
         assert opened.errors == [] and opened.requests == [page.as_uri()]
         waits = set()

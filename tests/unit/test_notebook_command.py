@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from pathlib import Path
 
@@ -49,9 +50,21 @@ def test_a_notebook_that_is_there_is_left_alone(path: Path, tmp_path: Path, monk
     (tmp_path / "it's a run.ipynb").write_text("mine")
     assert main(["notebook", str(path), "--no-open"]) == 0
     assert (tmp_path / "it's a run.ipynb").read_text() == "mine"
-    assert "opened as it is" in capfd.readouterr().err
+    assert "left as it is" in capfd.readouterr().err
     assert main(["notebook", str(path), "--no-open", "-o", str(tmp_path / "none" / "x.ipynb")]) == 3
     assert main(["notebook", str(tmp_path / "none.ptw"), "--no-open"]) == 2
+
+
+def test_how_to_open_a_notebook_that_was_made_is_told_unless_it_is_to_be_quiet(
+        path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    for words in ([], ["-o", "an other.ipynb"]):
+        assert main(["notebook", str(path), "--no-open", *words]) == 0
+        said = capfd.readouterr().err.rstrip()
+        assert said.startswith(f"ptweave: {words[1] if words else path.stem + '.ipynb'}: made; open it with: ")
+        assert shlex.split(said.rpartition("with: ")[2]) == ["ptweave", "notebook", str(path), *words]
+    assert main(["notebook", str(path), "--no-open", "-o", "third.ipynb", "-q"]) == 0
+    assert capfd.readouterr().err == "" and Path("third.ipynb").exists()
 
 
 def test_jupyterlab_is_given_the_notebook_and_the_words_behind_the_dashes(path: Path, tmp_path: Path,

@@ -329,7 +329,7 @@ def test_the_command_makes_the_file_whole_or_not_at_all(tmp_path: Path, capfd: p
                                                         monkeypatch: pytest.MonkeyPatch) -> None:
     bundle = written(tmp_path)
     monkeypatch.chdir(tmp_path)
-    assert main(["report", str(bundle.path)]) == 0
+    assert main(["report", str(bundle.path), "-q"]) == 0
     assert embedded((tmp_path / "run.html").read_text())["threads"][1]["tid"] == 101
     assert main(["report", str(bundle.path), "-o", str(tmp_path / "none" / "r.html")]) == 3
     assert main(["report", str(bundle.path), "--source", str(tmp_path / "none")]) == 2
@@ -337,3 +337,12 @@ def test_the_command_makes_the_file_whole_or_not_at_all(tmp_path: Path, capfd: p
     err = capfd.readouterr().err.splitlines()
     assert len(err) == 3 and all(line.startswith("ptweave: ") for line in err)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run.html", "run.ptw"]
+
+
+def test_the_command_says_what_it_made_unless_it_is_to_be_quiet(tmp_path: Path,
+                                                                capfd: pytest.CaptureFixture[str]) -> None:
+    path, page = str(written(tmp_path).path), str(tmp_path / "page.html")
+    assert main(["report", path, "-o", page]) == 0
+    assert capfd.readouterr() == ("", f"ptweave: {page}: made; open it in a browser\n")
+    assert main(["report", path, "-o", page, "--quiet"]) == 0
+    assert capfd.readouterr() == ("", "")

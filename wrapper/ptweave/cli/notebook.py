@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
 
+from ptweave.cli.options import add_quiet
 from ptweave.data.errors import Exit, MachineLacks, NotInstalled
 from ptweave.merge import Run
 
@@ -29,6 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", type=Path, help="run bundle (NAME.ptw)")
     parser.add_argument("-o", dest="output", metavar="FILE", type=Path, help="the notebook (default: NAME.ipynb here)")
     parser.add_argument("--no-open", action="store_true", help="make the notebook, and leave it at that")
+    add_quiet(parser)
     parser.set_defaults(command_words=[])
 
 
@@ -46,10 +49,13 @@ def run(args: argparse.Namespace) -> int:
         with output.open("x") as file:
             file.write(content)
     except FileExistsError:
-        say(f"{output}: is there already: opened as it is")
+        say(f"{output}: is there already: {'left' if args.no_open else 'opened'} as it is")
     except OSError as error:
         raise MachineLacks(f"cannot be written ({error.strerror})", where=str(output),
                            remedy="choose another place with -o") from error
+    else:
+        if args.no_open and not args.quiet:
+            say(f"{output}: made; open it with: {_opening(args)}")
     if not args.no_open:
         # JupyterLab does not start as root unless told so; who runs ptweave as root has chosen that
         root = ["--allow-root"] if os.geteuid() == 0 else []
@@ -58,3 +64,8 @@ def run(args: argparse.Namespace) -> int:
         os.execv(sys.executable,
                  [sys.executable, "-m", "jupyterlab", *root, first, *args.command_words, "--", str(output)])
     return int(Exit.DONE)
+
+
+def _opening(args: argparse.Namespace) -> str:
+    """The command that opens the notebook which is there now."""
+    return shlex.join(["ptweave", "notebook", str(args.run), *(["-o", str(args.output)] if args.output else [])])

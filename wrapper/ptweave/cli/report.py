@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from ptweave.cli.options import add_quiet
 from ptweave.cli.output import sink
 from ptweave.cli.parts import add_run_path
 from ptweave.data.errors import BadInput, Exit
@@ -29,6 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", dest="output", metavar="FILE", type=Path, help="write to FILE (default: NAME.html here)")
     parser.add_argument("--source", metavar="DIR", type=Path, action="append",
                         help="source files may be read below DIR; can be given several times (default: this folder)")
+    add_quiet(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -49,4 +51,6 @@ def run(args: argparse.Namespace) -> int:
         out.flush()
     for failure in report.failures:
         say(f"{output}: without {failure}")
+    if not args.quiet:
+        say(f"{output}: made; open it in a browser")
     return int(Exit.INCOMPLETE if report.failures else Exit.DONE)
