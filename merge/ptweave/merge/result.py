@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import contextlib
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import duckdb
 import pyarrow as pa
@@ -31,17 +32,36 @@ _SHOWN = 20  # rows of a result shown in a notebook
 _TUPLES = 1 << 14  # rows that are tuples at a time
 
 
+class QueryFolder(tempfile.TemporaryDirectory[str]):
+    """A folder that queries need. It goes when it is cleaned up, when nobody has it any more, or with the process."""
+
+    _lent: ClassVar[set[QueryFolder]] = set()
+
+    def __init__(self) -> None:
+        super().__init__(prefix="ptweave-query-")
+
+    def lend(self) -> None:
+        """To relations of DuckDB, which do not hold it, nor do those that are made of them: it stays."""
+        self._lent.add(self)
+
+    def cleanup(self) -> None:
+        """It is needed no longer."""
+        self._lent.discard(self)
+        super().cleanup()
+
+
 class Result:
     """What a query answers. Nothing is computed before rows are asked for; each call computes anew.
 
     Iterating gives tuples, streaming.
     """
 
-    def __init__(self, relation: duckdb.DuckDBPyRelation | None,
-                 connection: duckdb.DuckDBPyConnection | None = None) -> None:
-        """`connection`: the relation's, which a Ctrl-C is to interrupt."""
+    def __init__(self, relation: duckdb.DuckDBPyRelation | None, connection: duckdb.DuckDBPyConnection | None = None,
+                 folder: QueryFolder | None = None) -> None:
+        """`connection`: the relation's, which a Ctrl-C is to interrupt. `folder`: what it needs to be computed."""
         self._found = relation
         self._of = connection
+        self._folder = folder
 
     @property
     def _relation(self) -> duckdb.DuckDBPyRelation | None:
@@ -120,6 +140,8 @@ class Result:
         """
         if self._relation is None:
             raise BadInput("gives no rows", where=_QUERY, remedy="ask with select")
+        if self._folder:
+            self._folder.lend()
         return self._relation
 
     def where(self, condition: str) -> Result:
@@ -142,7 +164,7 @@ class Result:
         if self._relation is None:
             return self
         try:
-            return Result(step(self._relation), self._of)
+            return Result(step(self._relation), self._of, self._folder)
         except duckdb.Error as error:
             raise sql_error(error) from error
 
@@ -197,7 +219,7 @@ class Quick(Result):
     @cached_property
     def _asked(self) -> Result:
         asked = self._query()
-        self._of = asked._of
+        self._of, self._folder = asked._of, asked._folder
         return asked
 
     @property
@@ -236,14 +258,16 @@ def shut(connection: duckdb.DuckDBPyConnection, allowed: list[str]) -> None:
     connection.execute("set lock_configuration = true")
 
 
-def ask(connection: duckdb.DuckDBPyConnection, query: str, params: tuple[object, ...]) -> Result:
-    """A query to a connection. Raises BadInput with DuckDB's message and the place in the query when it is wrong."""
+def ask(connection: duckdb.DuckDBPyConnection, query: str, params: tuple[object, ...],
+        folder: QueryFolder | None = None) -> Result:
+    """A query to a connection, whose answer needs `folder`. Raises BadInput with DuckDB's message and the place in the
+    query when it is wrong."""
     cursor = connection.cursor()
     try:
         relation = cursor.sql(query, params=list(params)) if params else cursor.sql(query)
     except duckdb.Error as error:
         raise sql_error(_with_place(cursor, query, params, error)) from error
-    return Result(relation, cursor)
+    return Result(relation, cursor, folder)
 
 
 def _one_line(text: str) -> str:

@@ -7,7 +7,6 @@ import hashlib
 import html
 import json
 import os
-import tempfile
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +30,7 @@ from ptweave.merge.not_made import why_not_made
 from ptweave.merge.questions import By, Part, Question, part_of, thunk_number
 from ptweave.merge.relations import Relations
 from ptweave.merge.render import TextTable, html_table
-from ptweave.merge.result import Quick, Result, ask, connect, query_errors, shut
+from ptweave.merge.result import QueryFolder, Quick, Result, ask, connect, query_errors, shut
 from ptweave.merge.similar import FOUND, NEAR, Similar
 from ptweave.merge.tables import open_parquet, read_table, table_files
 
@@ -99,7 +98,7 @@ class Run(Relations):
         except BadInput as error:
             self.ledger = Ledger()
             self.missing["ledger"] = error.line()
-        self._spill = tempfile.TemporaryDirectory(prefix="ptweave-query-")
+        self._spill = QueryFolder()
         self._descriptor = os.open(self._bundle.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             self._connection = self._connect()
@@ -214,14 +213,14 @@ class Run(Relations):
 
         Raises BadInput with DuckDB's message and the place in the query when it is wrong.
         """
-        return ask(self._connection, query, params)
+        return ask(self._connection, query, params, self._spill)
 
     def _ask(self, question: Question) -> Result:
         return self.sql(question.sql, *question.params)
 
     def _of(self, table: pa.Table) -> Result:
         """An answer that was computed already."""
-        return Result(self._connection.cursor().from_arrow(table))
+        return Result(self._connection.cursor().from_arrow(table), folder=self._spill)
 
     def need(self, *tables: str) -> None:
         """Raise BadInput when one of these tables cannot be read, NotMade when it was not made."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +17,7 @@ from ptweave.data.bundle import Bundle
 from ptweave.data.errors import BadInput, PtweaveError
 from ptweave.data.schemas import TABLES, Column, Table
 from ptweave.merge import views
-from ptweave.merge.result import Result, ask, connect, shut
+from ptweave.merge.result import QueryFolder, Result, ask, connect, shut
 from ptweave.merge.run import TableInfo
 from ptweave.merge.tables import open_parquet, table_files
 
@@ -99,7 +98,7 @@ class Runs:
                       for stem, (path, _) in zip(stems, bundles, strict=True)]
         self._missing: dict[str, dict[str, str]] = {name: {} for name in TABLES}
         self._counts: dict[str, int] = dict.fromkeys(TABLES, 0)
-        self._folder = tempfile.TemporaryDirectory(prefix="ptweave-query-")
+        self._folder = QueryFolder()
         try:
             self._connection = self._connect([bundle for _, bundle in bundles])
         except BaseException:
@@ -161,7 +160,7 @@ class Runs:
 
         Raises BadInput with DuckDB's message and the place in the query when it is wrong.
         """
-        return ask(self._connection, query, params)
+        return ask(self._connection, query, params, self._folder)
 
     def lacking(self, query: str) -> list[str]:
         """Which runs add nothing to a query, because they lack a table that it reads: a line a table."""
