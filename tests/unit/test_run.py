@@ -213,6 +213,20 @@ def test_every_table_can_be_asked_made_or_not(run: Run, tmp_path: Path) -> None:
             assert bare.sql(f"from {macro}").rows() == []
 
 
+def test_only_tables_views_and_macros_of_runs_are_suggested(run: Run) -> None:
+    def said(query: str) -> str:
+        with pytest.raises(BadInput) as error:
+            run.sql(query)
+        return error.value.line()
+
+    for wrong in ("from nosuch", "from nosuch(1)", "from pg_tabels", "from duckdb_tabels()"):
+        assert "does not exist! (line 1" in said(wrong) and "Did you mean" not in said(wrong)
+    for wrong, right in (("from thread", "threads"), ("from flow_block", "flow_blocks"),
+                         ("from flow_rang(0, 1, 2)", "flow_range"), ("select call_txt(1)", "call_text"),
+                         ("select coun(1)", "count")):
+        assert f'Did you mean "{right}"?' in said(wrong)
+
+
 def test_the_empty_views_have_the_tables_types(run: Run, tmp_path: Path) -> None:
     BundleWriter(tmp_path / "empty.ptw").write()
     Bundle.create(tmp_path / "bare.ptw", Manifest())

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ import duckdb
 import pyarrow as pa
 
 from ptweave.data.errors import BadInput, MachineLacks, PtweaveError
-from ptweave.data.schemas import ADDRESSES
+from ptweave.data.schemas import ADDRESSES, TABLES
 from ptweave.merge import calltext, views
 from ptweave.merge.render import TextTable, html_table, safe, tuples
 from ptweave.merge.tables import BATCH_ROWS
@@ -321,7 +322,7 @@ def _with_place(cursor: duckdb.DuckDBPyConnection, query: str, params: tuple[obj
 def sql_error(error: duckdb.Error) -> PtweaveError:
     """DuckDB's error as one of ours: its message, and the place in the query where DuckDB knows it."""
     message, _, place = str(error).partition(_PLACE)
-    text = _one_line(message)
+    text = _with_our_suggestions(_one_line(message))
     if views.BROKEN in text:
         return BadInput(text.partition(views.BROKEN)[2])
     if type(error) is duckdb.Error:  # none of its kinds: what is in a Parquet file cannot be made out
@@ -335,3 +336,11 @@ def sql_error(error: duckdb.Error) -> PtweaveError:
         first = lines[1].index("^") - len(_PLACE) + 1 - len(number) - 1
         text += f" (line {number.strip()}, at “{shown[max(first, 0):][:max(lines[1].count('^'), 20)].strip()}”)"
     return BadInput(text, where=_QUERY, remedy="correct the query")
+
+
+def _with_our_suggestions(text: str) -> str:
+    """The message without a table that DuckDB suggests, if that is one of its own catalogs'."""
+    found = re.search(r"(?<=!) Did you mean \"([^\"]*)\"\?", text)
+    if not found or not text.startswith("Catalog Error: Table ") or found[1] in TABLES.keys() | views.NAMES:
+        return text
+    return text.replace(found[0], "")

@@ -8,6 +8,8 @@ expanded.
 
 from __future__ import annotations
 
+import re
+
 import pyarrow as pa
 
 from ptweave.data.schemas import Table
@@ -161,3 +163,6 @@ _STATEMENTS = (
          and accesses.thunk <= thunks.thunk and accesses.until_thunk >= thunks.thunk
        group by all""",
 )
+
+NAMES = frozenset(re.findall(r"create (?:view|macro) (\w+)", " ".join(_STATEMENTS)))
+"""Views and macros that are no tables."""
