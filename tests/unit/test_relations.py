@@ -36,6 +36,7 @@ def test_every_table_has_an_accessor_or_a_question_of_its_name() -> None:
         "flow", "races", "calls"}
 
 
+@pytest.mark.filterwarnings("ignore::ptweave.merge.NotMadeWarning")
 def test_an_accessor_gives_its_table_in_every_form(run: Run) -> None:
     for name in (table for table in TABLES if table not in ("flow", "races", "calls")):
         result: Result = getattr(run, name)

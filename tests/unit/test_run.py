@@ -199,18 +199,18 @@ def test_who_misses_a_table_is_told_what_was_not_recorded(tmp_path: Path) -> Non
 
 def test_every_table_can_be_asked_made_or_not(run: Run, tmp_path: Path) -> None:
     for table in TABLES.values():
-        assert run.sql(f"from {table.name} limit 0").columns == table.schema.names
+        assert run.ask(f"from {table.name} limit 0").columns == table.schema.names
     Bundle.create(tmp_path / "bare.ptw", Manifest(state=State.PARTIAL))
     with Run(tmp_path / "bare.ptw") as bare:
         for table in TABLES.values():
-            found = bare.sql(f"from {table.name}").arrow()
+            found = bare.ask(f"from {table.name}").arrow()
             assert found.num_rows == 0
             assert [(field.name, field.type) for field in found.schema] == [
                 (field.name, field.type) for field in table.schema]
             assert "was not made" in bare.missing[table.name]
         for macro in ("flow_range(0, 1, 2)", "executions('f')", "block_counts()", "edge_counts()", "frames(1)",
                       "flow_blocks"):
-            assert bare.sql(f"from {macro}").rows() == []
+            assert bare.ask(f"from {macro}").rows() == []
 
 
 def test_only_tables_views_and_macros_of_runs_are_suggested(run: Run) -> None:
@@ -232,7 +232,7 @@ def test_the_empty_views_have_the_tables_types(run: Run, tmp_path: Path) -> None
     Bundle.create(tmp_path / "bare.ptw", Manifest())
     with Run(tmp_path / "empty.ptw") as empty, Run(tmp_path / "bare.ptw") as bare:
         for name in ("flow", "paths", "blocks", "gaps"):
-            assert bare.sql(f"from {name}").types == empty.sql(f"from {name}").types
+            assert bare.ask(f"from {name}").types == empty.ask(f"from {name}").types
 
 
 def copied(writer: BundleWriter, tmp_path: Path) -> Path:
@@ -289,7 +289,7 @@ def test_links_are_not_followed(writer: BundleWriter, tmp_path: Path) -> None:
     (path / "tables/flow/0.parquet").rename(target)
     (path / "tables/flow/0.parquet").symlink_to(target)
     with Run(path) as run:
-        assert run.sql("from flow").rows() == []
+        assert run.ask("from flow").rows() == []
         assert "was not made" in run.missing["flow"]
 
 

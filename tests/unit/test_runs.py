@@ -54,8 +54,8 @@ def test_every_table_is_the_union_of_the_runs(folder: Path, runs: Runs, table: s
     expected = []
     for name, bundle in zip(NAMES, bundles(folder), strict=True):
         with Run(bundle) as run:
-            expected += [(name, *row) for row in run.sql(f"from {table}")]
-    result = runs.sql(f"from {table}")
+            expected += [(name, *row) for row in run.ask(f"from {table}")]
+    result = runs.ask(f"from {table}")
     assert result.columns[0] == "run" and sorted(result.rows(), key=repr) == sorted(expected, key=repr)
 
 
@@ -91,7 +91,7 @@ def test_a_table_that_is_corrupt_in_one_run_is_left_out_of_the_others_answer(fol
         shutil.copytree(folder / f"{name}.ptw", tmp_path / f"{name}.ptw")
     (tmp_path / "c.ptw" / "tables" / "flow" / "0.parquet").write_bytes(b"PAR1 no")
     with Runs([tmp_path / "a.ptw", tmp_path / "c.ptw"]) as opened:
-        assert opened.sql("select distinct run from flow").rows() == [("a",)]
+        assert opened.ask("select distinct run from flow").rows() == [("a",)]
         (told,) = opened.lacking("from flow")
         assert "is corrupt" in told
 

@@ -8,13 +8,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ptweave.merge.result import Result
+    from ptweave.merge.result import NotMadeWarning, Result
     from ptweave.merge.run import Differences, Run, TableInfo
     from ptweave.merge.runs import Runs
     from ptweave.merge.stage import merge_run
 
-_MODULES = {"Differences": "run", "Result": "result", "Run": "run", "TableInfo": "run", "Runs": "runs",
-            "merge_run": "stage"}
+_MODULES = {"Differences": "run", "NotMadeWarning": "result", "Result": "result", "Run": "run", "TableInfo": "run",
+            "Runs": "runs", "merge_run": "stage"}
 
 
 def __getattr__(name: str) -> object:
@@ -27,4 +27,4 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *_MODULES})
 
 
-__all__ = ["Differences", "Result", "Run", "Runs", "TableInfo", "merge_run"]
+__all__ = ["Differences", "NotMadeWarning", "Result", "Run", "Runs", "TableInfo", "merge_run"]

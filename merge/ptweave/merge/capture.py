@@ -133,11 +133,11 @@ def executions(run: Run, function: str, thread: int | None = None) -> list[Execu
 
     Raises BadInput when no function of that name ran (in that thread); the remedy names some that did.
     """
-    found = [Execution(number, seq) for number, seq in run.sql(
+    found = [Execution(number, seq) for number, seq in run.ask(
         "select thread, seq from executions(?) order by thread, seq", function).rows()
         if thread is None or number == thread]
     if not found:
-        like = [name for name, in run.sql(
+        like = [name for name, in run.ask(
             "select distinct function from blocks where function_offset = 0 and contains(lower(function), lower(?)) "
             "order by 1 limit 5", function.split("(")[0]).rows()]
         where = "" if thread is None else f" in thread {thread}"
@@ -193,9 +193,9 @@ class _Walk:
         at = self._begin
         while True:
             self._calls = {call.seq: call for call in self._system_calls(at, at + WINDOW)}
-            holes = dict(self._run.sql("select seq, kind from gaps where thread = ? and seq > ? and seq < ?",
+            holes = dict(self._run.ask("select seq, kind from gaps where thread = ? and seq > ? and seq < ?",
                                        self._thread, at, at + WINDOW).rows())
-            rows = self._run.sql(
+            rows = self._run.ask(
                 f"""select near.seq, function, function_offset, last, instructions, images.path
                     from flow_range({int(self._thread)}, {at}, {at + WINDOW}) as near
                     join blocks using (block) left join images using (image) order by near.seq""").rows()
@@ -207,7 +207,7 @@ class _Walk:
             at += WINDOW
 
     def _system_calls(self, begin: int, end: int) -> Iterator[SystemCall]:
-        for seq, name, args, result, errno in self._run.sql(
+        for seq, name, args, result, errno in self._run.ask(
                 "select seq, name, args, result, errno from syscalls where thread = ? and seq >= ? and seq < ?",
                 self._thread, begin, end).rows():
             yield SystemCall(seq, name, tuple(args or ()), result, errno)

@@ -104,7 +104,7 @@ class _Diff:
         for run in self._runs:
             if "threads" in run.missing:
                 raise BadInput(f"table threads: {run.missing['threads']}", where=str(run.path))
-        asks = [lambda sql, *params, run=run: run.sql(sql, *params).rows() for run in self._runs]
+        asks = [lambda sql, *params, run=run: run.ask(sql, *params).rows() for run in self._runs]
         pairs = match_threads(asks[0], asks[1], shapes=self._have("profile", "stacks", "images"))
         rows = [_thread_row(thread, here=True) for thread in pairs.only_a]
         rows += [_thread_row(thread, here=False) for thread in pairs.only_b]
@@ -187,7 +187,7 @@ class _Side:
         """What happened between its blocks, as merging had it."""
         gaps = [numbers(batch, "seq") for batch in self._gaps.batches(thread)]
         jumps = interruptions(self._events, thread, self._clock, self._addresses, self.code.program)
-        calls = [] if "syscalls" in self.run.missing else self.run.sql(
+        calls = [] if "syscalls" in self.run.missing else self.run.ask(
             f"select seq, number, result from syscalls where thread = ? and placed = 'exact' and number in "
             f"({RT_SIGRETURN}, {EXIT}, {', '.join(map(str, EXEC))})", thread).rows()
         behind = {kind: np.array([seq + 1 for seq, number, result in calls if number in which and (result or 0) >= 0],

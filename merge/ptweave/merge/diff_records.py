@@ -125,7 +125,7 @@ class _Rows:
 
     @classmethod
     def of(cls, run: Run, thread: int, kind: _Kind) -> _Rows:
-        table = run.sql(kind.listed, thread).arrow()
+        table = run.ask(kind.listed, thread).arrow()
         if len(table) > MOST:
             raise BadInput(f"thread {thread} has {len(table)} {kind.name}s, more than are compared ({MOST})",
                            where=str(run.path))
@@ -138,7 +138,7 @@ class _Rows:
         """Ask for those that will be described, all at once: each is looked for among all of its thread."""
         rows = [int(self.columns["row"][index]) for index in indexes]
         if rows:
-            for row, *values in self.run.sql(self.kind.some, self.thread, rows):
+            for row, *values in self.run.ask(self.kind.some, self.thread, rows):
                 self.known[row] = dict(zip(("name", "text", "functions", "seq", "t"), values, strict=True))
 
     def describe(self, index: int) -> dict[str, Any]:
@@ -248,7 +248,7 @@ def timing_rows(records: Records) -> list[dict[str, Any]]:
     """How long functions ran, by thread."""
     rows: list[dict[str, Any]] = []
     for one, other in records.pairs.pairs:
-        ours, theirs = ({name: (time, calls) for name, time, calls in run.sql(_RUNNING, thread.number)}
+        ours, theirs = ({name: (time, calls) for name, time, calls in run.ask(_RUNNING, thread.number)}
                         for run, thread in zip(records.runs, (one, other), strict=True))
         for name in ours.keys() & theirs.keys():
             time, calls = ours[name]

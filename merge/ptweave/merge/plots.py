@@ -162,7 +162,7 @@ class Plots:
         self._run.need("accesses")
         start, last = self._extent()
         width = max(last - start, 1) / bins
-        rows = self._run.sql(
+        rows = self._run.ask(
             """with wanted as (select page, thread, t, region from accesses where $1 is null or write = $1),
             top as (select page, count(*) as n, count(distinct thread) as threads, any_value(region) as region
                     from wanted group by page order by threads desc, n desc, page limit $2)
@@ -189,7 +189,7 @@ class Plots:
         if by not in ("instructions", "time"):
             raise BadInput("is neither instructions nor time", where=by)
         self._run.need("profile", "stacks")
-        rows = flame.flame(lambda sql: self._run.sql(sql).arrow(), by_thread=by_thread, budget=most).to_pylist()
+        rows = flame.flame(lambda sql: self._run.ask(sql).arrow(), by_thread=by_thread, budget=most).to_pylist()
         names = self._thread_names(None) if by_thread else {}
         labels = ["all" if row["parent"] is None else names.get(row["thread"]) or text(row["function"] or "(unknown)")
                   for row in rows]
@@ -210,13 +210,13 @@ class Plots:
     def _thread_names(self, thread: int | None) -> dict[int, str]:
         """How threads are called in pictures."""
         self._run.need("threads")
-        return {number: f"{number} {text(start)}" for number, start in self._run.sql(
+        return {number: f"{number} {text(start)}" for number, start in self._run.ask(
             "select thread, start_function from threads where not own and (? is null or thread = ?) order by thread",
             thread, thread)}
 
     def _extent(self) -> tuple[int, int]:
         """When the run began and ended, ns."""
-        (start, last), = self._run.sql("select min(t_start), max(coalesce(t_end, t_start)) from threads").rows()
+        (start, last), = self._run.ask("select min(t_start), max(coalesce(t_end, t_start)) from threads").rows()
         clocks = self._run.manifest.clocks
         return (start if start is not None else clocks.t0_ns), (last if last is not None else clocks.t1_ns)
 

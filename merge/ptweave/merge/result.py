@@ -7,7 +7,8 @@ import contextlib
 import re
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -31,6 +32,10 @@ _PLACE = "\nLINE "
 _MEMORY = "1GB"
 _SHOWN = 20  # rows of a result shown in a notebook
 _TUPLES = 1 << 14  # rows that are tuples at a time
+
+
+class NotMadeWarning(UserWarning):
+    """An answer is of tables that were never made, and have no rows."""
 
 
 class QueryFolder(tempfile.TemporaryDirectory[str]):
@@ -269,6 +274,12 @@ def ask(connection: duckdb.DuckDBPyConnection, query: str, params: tuple[object,
     except duckdb.Error as error:
         raise sql_error(_with_place(cursor, query, params, error)) from error
     return Result(relation, cursor, folder)
+
+
+def warn(lines: Iterable[str]) -> None:
+    """Tell who called our caller of tables that an answer lacks."""
+    for line in lines:
+        warnings.warn(safe(line), NotMadeWarning, stacklevel=3)
 
 
 def _one_line(text: str) -> str:

@@ -26,11 +26,12 @@ from ptweave.merge import call_waits, critical_path, diff, questions, timeline_r
 from ptweave.merge import timeline as timelines
 from ptweave.merge.facts import Fact, facts_of
 from ptweave.merge.lineage import Direction, Lineage, node_of
+from ptweave.merge.named import tables_of
 from ptweave.merge.not_made import why_not_made
 from ptweave.merge.questions import By, Part, Question, part_of, thunk_number
 from ptweave.merge.relations import Relations
 from ptweave.merge.render import TextTable, html_table
-from ptweave.merge.result import QueryFolder, Quick, Result, ask, connect, query_errors, shut
+from ptweave.merge.result import QueryFolder, Quick, Result, ask, connect, query_errors, shut, warn
 from ptweave.merge.similar import FOUND, NEAR, Similar
 from ptweave.merge.tables import open_parquet, read_table, table_files
 
@@ -83,8 +84,8 @@ class Run(Relations):
     - `page_sets`: thread, thunk, page, write: the same for all thunks;
     - `call_text(number, args, result, paths, files, data)`: a row of syscalls as a line like strace's.
 
-    A table that was never made is empty; one that cannot be read fails when it is asked. `missing` says which and
-    why. Queries see the bundle's tables and no other file; nothing in the bundle is written.
+    A table that was never made is empty, which `sql` warns of; one that cannot be read fails when it is asked.
+    `missing` says which and why. Queries see the bundle's tables and no other file; nothing in the bundle is written.
     Raises BadInput for a bundle that is none, is malformed, or of a newer format.
     """
 
@@ -211,12 +212,24 @@ class Run(Relations):
     def sql(self, query: str, *params: object) -> Result:
         """Ask DuckDB; `params` fill `?` or `$1`. Computed when rows are asked for.
 
-        Raises BadInput with DuckDB's message and the place in the query when it is wrong.
+        Warns (NotMadeWarning) of tables that it reads and that were never made: they have no rows. Raises BadInput with
+        DuckDB's message and the place in the query when it is wrong.
         """
+        result = self.ask(query, *params)
+        warn(self.lacking(query))
+        return result
+
+    def ask(self, query: str, *params: object) -> Result:
+        """The same without a warning."""
         return ask(self._connection, query, params, self._spill)
 
+    def lacking(self, query: str) -> list[str]:
+        """Which tables that a query reads were never made, and what makes them: a line a table."""
+        return [f"without {name}, which {self.missing[name]}" for name in tables_of(self._connection, query)
+                if name in self.missing and self._counts[name] is not None]
+
     def _ask(self, question: Question) -> Result:
-        return self.sql(question.sql, *question.params)
+        return self.ask(question.sql, *question.params)
 
     def _of(self, table: pa.Table) -> Result:
         """An answer that was computed already."""
@@ -233,7 +246,7 @@ class Run(Relations):
         """Raise BadInput when the run has no such thread: no rows would look as if it had done nothing."""
         if thread is None or "threads" in self.missing:
             return
-        if not 0 <= thread < 1 << 31 or not self.sql("select 1 from threads where thread = ?", thread).rows():
+        if not 0 <= thread < 1 << 31 or not self.ask("select 1 from threads where thread = ?", thread).rows():
             raise BadInput("is no thread of this run", where=f"thread {thread}",
                            remedy='ptweave query RUN "from threads" shows which there are')
 
@@ -259,7 +272,7 @@ class Run(Relations):
 
     def thunk(self, name: str) -> Part:
         """The part of the flow that a thunk is, named "THREAD.THUNK". Raises BadInput for one that is not there."""
-        rows = self.sql("select thread, seq, seq_end from thunks where thread = ? and thunk = ?",
+        rows = self.ask("select thread, seq, seq_end from thunks where thread = ? and thunk = ?",
                         *thunk_number(name)).rows()
         return part_of(rows, name)
 
@@ -281,7 +294,7 @@ class Run(Relations):
         calls outside of operations instead, each: which thread ended it, where one of the run is known to have."""
         if calls:
             self.need("syscalls", "threads")
-            return self.sql(call_waits.CALLS)
+            return self.ask(call_waits.CALLS)
         self.need("thunks", "edges")
         return self._ask(questions.contention(each=each))
 
@@ -317,17 +330,17 @@ class Run(Relations):
         """All rows of a timeline, so many at a time; None: they are SQL's to sort."""
         if sum(self._counts[name] or 0 for name in parts) > timeline_rows.MOST:
             return None
-        ends = self.sql("select thread, t_end from threads where t_end is not null").rows()
+        ends = self.ask("select thread, t_end from threads where t_end is not null").rows()
         return timeline_rows.merged(
             read_table(self._bundle, THUNKS, timeline_rows.THUNK_COLUMNS, timeline_rows.TEXT_COLUMNS), dict(ends),
-            self.sql(timelines.others(parts)).arrow(), rows)
+            self.ask(timelines.others(parts)).arrow(), rows)
 
     def names_of(self, query: str) -> str:
         """The name of an enumeration (a type of DuckDB's) of the texts that a query gives; made if there is none yet.
 
         Raises BadInput when the query fails.
         """
-        texts = [text for text, in self.sql(query).rows()]
+        texts = [text for text, in self.ask(query).rows()]
         name = f"names_{hashlib.sha256(json.dumps(texts).encode()).hexdigest()}"
         with query_errors():
             self._connection.cursor().execute(f"create type if not exists {name} as enum ({query})")
@@ -346,7 +359,7 @@ class Run(Relations):
         names = self.names_of(timelines.names(critical_path.TEXTS))
         asked = (critical_path.THUNKS.format(names=names), critical_path.EDGES, critical_path.ENDS,
                  critical_path.BEGINNINGS, critical_path.CALLS.format(names=names), call_waits.WAITS)
-        path = critical_path.critical_path(*(self.sql(sql).arrow() for sql in asked))
+        path = critical_path.critical_path(*(self.ask(sql).arrow() for sql in asked))
         return self._of(path if resolution is None else critical_path.folded(path, resolution))
 
     def lineage(self, *, to: str | None = None, from_: str | None = None, memory: bool = False) -> Result:
@@ -356,7 +369,7 @@ class Run(Relations):
             raise BadInput("needs either a node to go to or one to come from", where="lineage")
         self.need("edges")
         direction = Direction.TO if to is not None else Direction.FROM
-        found = Lineage(lambda sql, *params: self.sql(sql, *params).rows(), direction, memory=memory)
+        found = Lineage(lambda sql, *params: self.ask(sql, *params).rows(), direction, memory=memory)
         return self._of(found.of(node_of(to if to is not None else str(from_))))
 
     def diff(self, other: Run, *, progress: Callable[[int, int], None] | None = None) -> Differences:
@@ -376,7 +389,7 @@ class Run(Relations):
         runs = (self, other or self)
         for run in runs:
             run.need("thunks", "threads")
-        asks = [lambda sql, *params, run=run: run.sql(sql, *params).rows() for run in runs]
+        asks = [lambda sql, *params, run=run: run.ask(sql, *params).rows() for run in runs]
         flow = [not {"flow", "paths", "blocks"} & run.missing.keys() for run in runs]
         found = Similar(asks[0], asks[1], same=self.path.samefile(runs[1].path), flow=(flow[0], flow[1]))
         return self._of(found.of(node, most))

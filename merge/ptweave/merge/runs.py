@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,7 +16,9 @@ from ptweave.data.bundle import Bundle
 from ptweave.data.errors import BadInput, PtweaveError
 from ptweave.data.schemas import TABLES, Column, Table
 from ptweave.merge import views
-from ptweave.merge.result import QueryFolder, Result, ask, connect, shut
+from ptweave.merge.named import tables_of
+from ptweave.merge.not_made import why_not_made
+from ptweave.merge.result import QueryFolder, Result, ask, connect, shut, warn
 from ptweave.merge.run import TableInfo
 from ptweave.merge.tables import open_parquet, table_files
 
@@ -45,27 +46,6 @@ _STATEMENTS = (
        where accesses.thunk <= thunks.thunk and accesses.until_thunk >= thunks.thunk
        group by all""",
 )
-
-_USES = {"path_blocks": ("paths",), "flow_blocks": ("flow", "paths"), "executions": ("flow", "paths", "blocks"),
-         "block_counts": ("flow", "paths"), "page_sets": ("thunks", "accesses")}
-"""Tables that views and macros read."""
-
-
-def _named(query: str) -> set[str]:
-    """Tables, views and macros that a query names, from DuckDB's syntax tree of it; none when it is no query."""
-    with duckdb.connect() as parser:
-        (text,) = parser.execute("select json_serialize_sql(?::varchar)", [query]).fetchall()[0]
-    found: set[str] = set()
-    rest = [json.loads(text)]
-    while rest:
-        node = rest.pop()
-        if isinstance(node, dict):
-            found |= {node[key] for key in ("table_name", "function_name") if isinstance(node.get(key), str)}
-            rest += node.values()
-        elif isinstance(node, list):
-            rest += node
-    return found
-
 
 def _with_run(table: Table) -> Table:
     return replace(table, columns=(RUN, *table.columns))
@@ -140,7 +120,7 @@ class Runs:
             self._missing[table.name][self.names[number]] = error.line()
             return []
         if not names:
-            self._missing[table.name][self.names[number]] = "was not made"
+            self._missing[table.name][self.names[number]] = f"was not made: {why_not_made(bundle, table)}"
         self._counts[table.name] += count
         return names
 
@@ -158,15 +138,20 @@ class Runs:
     def sql(self, query: str, *params: object) -> Result:
         """Ask DuckDB; `params` fill `?` or `$1`. Computed when rows are asked for.
 
-        Raises BadInput with DuckDB's message and the place in the query when it is wrong.
+        Warns (NotMadeWarning) of runs that add nothing to it. Raises BadInput with DuckDB's message and the place in
+        the query when it is wrong.
         """
+        result = self.ask(query, *params)
+        warn(self.lacking(query))
+        return result
+
+    def ask(self, query: str, *params: object) -> Result:
+        """The same without a warning."""
         return ask(self._connection, query, params, self._folder)
 
     def lacking(self, query: str) -> list[str]:
         """Which runs add nothing to a query, because they lack a table that it reads: a line a table."""
-        named = {name.lower() for name in _named(query)}
-        used = {table for name in named for table in _USES.get(name, (name,))}
-        return [self._told(name) for name in TABLES if name in used and self._missing[name]]
+        return [self._told(name) for name in tables_of(self._connection, query) if self._missing[name]]
 
     def _told(self, table: str) -> str:
         missing = self._missing[table]

@@ -35,8 +35,8 @@ of many runs, each table has a column run before its own:
 macros: flow_range(thread, a, b), executions(function), block_counts(), edge_counts(), frames(stack),
 read_set(thread, thunk), write_set(thread, thunk); views: flow_blocks, page_sets.
 Of many runs: executions(function), block_counts(), flow_blocks, page_sets.
-Exit status: 0 done; 1 done, but some of many runs lack a table that was asked for, or cannot be opened (a line says
-which); 2 wrong SQL or a bundle that cannot be read.
+Exit status: 0 done; 1 done, but a table that was asked for was never made and has no rows (a line says which, and what
+makes it), or some of many runs cannot be opened; 2 wrong SQL or a bundle that cannot be read.
 """
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     with _open(args.run) as opened:
         lacks = _lacks(opened, sql)
         if sql is not None:
-            write_result(opened.sql(sql), args)
+            write_result(opened.ask(sql), args)
         else:
             with sink(args.output) as out, quiet_when_nobody_reads():
                 _list(opened, args.format, out)
@@ -86,10 +86,11 @@ def _open(names: list[str]) -> Run | Runs:
 
 
 def _lacks(opened: Run | Runs, sql: str | None) -> list[str]:
-    """What is not in the answer though it was asked for; of one run the tables themselves say so."""
+    """What is not in the answer though it was asked for."""
+    lacking = opened.lacking(sql) if sql is not None else []
     if isinstance(opened, Run):
-        return []
-    return [f"left out: {why}" for why in opened.left_out.values()] + (opened.lacking(sql) if sql is not None else [])
+        return [f"{opened.path}: {line}" for line in lacking]
+    return [f"left out: {why}" for why in opened.left_out.values()] + lacking
 
 
 # --- the list of tables ----------------------------------------------------------------------------------------------

@@ -123,7 +123,7 @@ def by_lineage(run: Run, *, to: str | None = None, from_: str | None = None, mem
 def by_query(run: Run, sql: str) -> Chosen:
     """What a query of the user's gives. Raises BadInput when it is wrong, or has no columns thread and thunk."""
     body = sql.strip().rstrip(";")
-    columns = run.sql(body).columns
+    columns = run.ask(body).columns
     if not {"thread", "thunk"} <= set(columns):
         raise BadInput("gives no columns thread and thunk", where="--query",
                        remedy='write it like "select thread, thunk from thunks where t > 1000"')
@@ -135,7 +135,7 @@ def around(run: Run, name: str, hops: int) -> Chosen:
     if not 0 <= hops <= MAX_HOPS:
         raise BadInput(f"is no number from 0 to {MAX_HOPS}", where="--hops", remedy="choose another")
     centre = thunk_number(name)
-    if not run.sql("select 1 from thunks where thread = ? and thunk = ?", *centre).rows():
+    if not run.ask("select 1 from thunks where thread = ? and thunk = ?", *centre).rows():
         raise BadInput("is no thunk of this run", where=name, remedy="see the table thunks")
     found, news = {centre}, {centre}
     for _ in range(hops if "edges" not in run.missing else 0):
@@ -148,7 +148,7 @@ def around(run: Run, name: str, hops: int) -> Chosen:
 
 def _neighbours(run: Run, nodes: set[tuple[int, int]]) -> set[tuple[int, int]]:
     there = ", ".join(f"({thread}, {thunk})" for thread, thunk in sorted(nodes))
-    rows = run.sql(f"""
+    rows = run.ask(f"""
         with near(thread, thunk) as (values {there})
         select from_thread, least(from_until, (select max(thunk) from thunks where thread = from_thread))
         from edges join near on near.thread = to_thread and near.thunk between to_thunk and to_until
@@ -171,20 +171,20 @@ def _within(parts: list[tuple[int, int, int]]) -> Chosen:
 
 def count(run: Run, chosen: Chosen) -> int:
     """How many there are."""
-    (number,), = run.sql(f"select count(*) from ({chosen.sql})")
+    (number,), = run.ask(f"select count(*) from ({chosen.sql})")
     return int(number)
 
 
 def thunks(run: Run, chosen: Chosen) -> Iterator[Thunk]:
     """The thunks, by thread and number."""
-    for row in run.sql(_THUNKS.format(chosen=chosen.sql)):
+    for row in run.ask(_THUNKS.format(chosen=chosen.sql)):
         yield Thunk(*row)
 
 
 def transfers(run: Run, chosen: Chosen) -> Iterator[Transfer]:
     """The transfers that an edge ties to a chosen thunk, by number."""
     if "edges" not in run.missing and "transfers" not in run.missing:
-        for row in run.sql(_TRANSFERS.format(chosen=chosen.sql)):
+        for row in run.ask(_TRANSFERS.format(chosen=chosen.sql)):
             yield Transfer(*row)
 
 
@@ -192,7 +192,7 @@ def edges(run: Run, chosen: Chosen) -> Iterator[Edge]:
     """The edges between all these, one for each kind and pair."""
     if "edges" in run.missing:
         return
-    for kind, from_thread, leaves, to_thread, comes, transfer, object_, pages, size in run.sql(
+    for kind, from_thread, leaves, to_thread, comes, transfer, object_, pages, size in run.ask(
             _EDGES.format(chosen=chosen.sql)):
         if transfer is not None and "transfers" in run.missing:
             continue

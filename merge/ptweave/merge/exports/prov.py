@@ -68,7 +68,7 @@ def _when(clocks: Clocks, t: int | None) -> str | None:
 
 
 def _agents(run: Run, chosen: Chosen) -> Members:
-    for thread, pid, tid, function in run.sql(f"""
+    for thread, pid, tid, function in run.ask(f"""
             select thread, any_value(pid), any_value(tid), any_value(start_function)
             from (select distinct thread from ({chosen.sql})) left join threads using (thread)
             group by thread order by thread"""):

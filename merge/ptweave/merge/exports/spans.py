@@ -105,7 +105,7 @@ class Edge:
 
 def threads(run: Run, extent: Extent) -> list[Thread]:
     """The threads that have anything to show, by number."""
-    rows = run.sql("""
+    rows = run.ask("""
         with all_threads as (
           select thread, pid, tid, start_function from threads
           union all by name
@@ -121,7 +121,7 @@ def threads(run: Run, extent: Extent) -> list[Thread]:
 
 def processes(run: Run, known: list[Thread]) -> list[Process]:
     """The processes of these threads, by id."""
-    names = dict(run.sql("select pid, arg_max(exe, space) from processes where exe is not null group by pid").rows())
+    names = dict(run.ask("select pid, arg_max(exe, space) from processes where exe is not null group by pid").rows())
     return [Process(pid, str(names.get(pid, pid))) for pid in sorted({thread.pid for thread in known})]
 
 
@@ -153,7 +153,7 @@ def spans(run: Run, extent: Extent) -> Iterator[Span]:
     question = timelines.question(run.names_of(timelines.names()), thread=extent.thread, begin=extent.begin,
                                   end=extent.end)
     leaving, coming = _synchronised(run)
-    _, batches = run.sql(question.sql, *question.params).stream(_ROWS)
+    _, batches = run.ask(question.sql, *question.params).stream(_ROWS)
     for batch in batches:
         kept = batch.filter(pc.and_(pc.is_valid(batch["thread"]), pc.is_valid(batch["t_begin"])))
         rows = kept.select(["t_begin", "t_end", "thread", "what", "detail", "thunk", "object", "variable", "function"])
@@ -173,7 +173,7 @@ def _synchronised(run: Run) -> tuple[_Ends, _Ends]:
     if "edges" in run.missing:
         nothing = np.zeros(0, np.int64)
         return _Ends(nothing, nothing), _Ends(nothing, nothing)
-    table = run.sql(_SYNC).arrow()
+    table = run.ask(_SYNC).arrow()
     by, released, to, acquired = (numbers(table, name, -1).astype(np.int64) for name in table.column_names)
     return _Ends(by, released), _Ends(to, acquired)
 
@@ -185,7 +185,7 @@ def calls(run: Run, thread: int, extent: Extent) -> Iterator[Edge]:
     """
     still_open: list[tuple[int, int]] = []  # depth and end
     now = 0
-    for _, depth, function, enter, leave in run.sql(_CALLS, thread, extent.begin, extent.begin, extent.end,
+    for _, depth, function, enter, leave in run.ask(_CALLS, thread, extent.begin, extent.begin, extent.end,
                                                     extent.end):
         while still_open and still_open[-1][0] >= depth:
             now = max(now, still_open.pop()[1])

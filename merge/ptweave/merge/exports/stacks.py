@@ -27,7 +27,7 @@ class Stacks:
     """All call stacks of a run. Memory: 8 bytes a stack, and each function's name once."""
 
     def __init__(self, run: Run) -> None:
-        table = run.sql("""
+        table = run.ask("""
             with names as (select function, (row_number() over (order by function nulls first) - 1)::integer as number
                            from (select distinct function from stacks))
             select stack, coalesce(parent, -1) as parent, number
@@ -35,7 +35,7 @@ class Stacks:
         self._stacks = numbers(table, "stack")
         self._parents = numbers(table, "parent")
         self._functions = numbers(table, "number")
-        self.names: list[str] = [name if name is not None else UNKNOWN for name, in run.sql(
+        self.names: list[str] = [name if name is not None else UNKNOWN for name, in run.ask(
             "select distinct function from stacks order by function nulls first")]
         if UNKNOWN not in self.names:
             self.names.append(UNKNOWN)
@@ -74,6 +74,6 @@ class Stacks:
 
 def weights(run: Run, weight: Weight, thread: int | None = None) -> Iterator[tuple[int, int]]:
     """Stacks of a thread, or of all, by number, and how much ran in the top function of each: (stack, count)."""
-    yield from run.sql(f"""
+    yield from run.ask(f"""
         select stack, sum("{weight.value}")::bigint as weight from profile
         where (? is null or thread = ?) group by stack having weight > 0 order by stack""", thread, thread)

@@ -193,7 +193,7 @@ class Collector:
                       self._cards(), [safe(line) for line in warnings], self._parts, self._data)
 
     def _ask(self, sql: str) -> pa.Table:
-        return self._run.sql(sql).arrow()
+        return self._run.ask(sql).arrow()
 
     # --- answers that several parts are made from ---------------------------------------------------------------------
 
@@ -218,7 +218,7 @@ class Collector:
         if self._end - self._begin > 1:
             cards.append(("time", duration(self._end - self._begin)))
         if "threads" not in self._run.missing:
-            sums = self._run.sql("select count(*) filter (not own), sum(instructions)::bigint, sum(blocks)::bigint "
+            sums = self._run.ask("select count(*) filter (not own), sum(instructions)::bigint, sum(blocks)::bigint "
                                  "from threads").rows()[0]
             cards += [(name, count(number)) for name, number in
                       zip(("threads", "instructions", "blocks"), sums, strict=True)]
@@ -229,11 +229,11 @@ class Collector:
 
     def _thread_table(self, part: Part) -> None:
         self._run.need("threads")
-        bounds = self._run.sql("select min(t_start), max(coalesce(t_end, t_start)) from threads").rows()[0]
+        bounds = self._run.ask("select min(t_start), max(coalesce(t_end, t_start)) from threads").rows()[0]
         clocks = self._run.manifest.clocks
         self._begin = bounds[0] if bounds[0] is not None else clocks.t0_ns
         self._end = max(bounds[1] if bounds[1] is not None else clocks.t1_ns, self._begin + 1)
-        rows = self._run.sql("select thread, pid, tid, start_function, own, t_start, t_end from threads "
+        rows = self._run.ask("select thread, pid, tid, start_function, own, t_start, t_end from threads "
                              f"order by instructions desc nulls last, thread limit {THREADS}").rows()
         self._threads = sorted(row[0] for row in rows)
         self._data["threads"] = [
@@ -241,7 +241,7 @@ class Collector:
              "begin": None if t0 is None else t0 - self._begin, "end": None if t1 is None else t1 - self._begin}
             for thread, pid, tid, start, own, t0, t1 in sorted(rows, key=lambda row: row[0])]
         part.table = _shown(
-            self._run.sql("select thread, start_function, tid, instructions, blocks, t_end - t_start as ns, gaps, own "
+            self._run.ask("select thread, start_function, tid, instructions, blocks, t_end - t_start as ns, gaps, own "
                           "from threads order by instructions desc nulls last, thread"),
             {"thread": ("thread", cell), "start_function": ("start function", _name), "tid": ("tid", cell),
              "instructions": ("instructions", count), "ns": ("lived", duration), "gaps": ("gaps", count),
@@ -284,7 +284,7 @@ class Collector:
 
     def _syscalls(self, part: Part) -> None:
         self._run.need("syscalls")
-        part.table = _shown(self._run.sql(
+        part.table = _shown(self._run.ask(
             "select name, count(*) as calls, sum(t_exit - t_enter)::bigint as ns, max(t_exit - t_enter) as longest, "
             "count(errno) as failed from syscalls group by name order by ns desc nulls last, calls desc, name"), {
             "name": ("call", _name), "calls": ("calls", count), "failed": ("failed", count), "ns": ("time", duration),
@@ -292,7 +292,7 @@ class Collector:
 
     def _gaps(self, part: Part) -> None:
         self._run.need("gaps")
-        part.table = _shown(self._run.sql(
+        part.table = _shown(self._run.ask(
             "select thread, kind, count(*) as n, sum(bytes)::bigint as bytes from gaps group by all "
             "order by n desc, thread, kind"),
             {"thread": ("thread", cell), "kind": ("kind", cell), "n": ("gaps", count),
@@ -324,7 +324,7 @@ class Collector:
             "function": self._strings.column(table.column("function")),
             "filled": [] if found.complete else np.rint(found.filled * 99).astype(int).tolist(),
             "run": self._run.path.name}
-        (threads_known,), = self._run.sql("select count(*) from threads").rows()
+        (threads_known,), = self._run.ask("select count(*) from threads").rows()
         if threads_known > len(self._threads):
             part.notes.append(f"the {len(self._threads)} threads of {threads_known:,} that executed most")
         if not found.complete:
@@ -357,7 +357,7 @@ class Collector:
 
     def _graph(self, part: Part) -> None:
         self._run.need("thunks", "edges")
-        (thunks,), = self._run.sql("select count(*) from thunks where thread is not null").rows()
+        (thunks,), = self._run.ask("select count(*) from thunks where thread is not null").rows()
         chosen = None if thunks <= NODES else set(self._interesting())
         graph = neighbours.graph(self._ask, chosen, limit=EDGES)
         if chosen is not None:
@@ -396,7 +396,7 @@ class Collector:
             lambda: self._longest_waits()[:sixth],
             lambda: self._critical_path().slice(0, sixth).to_pylist(),
             lambda: _dicts(self._run.races(), sixth // 2),
-            lambda: _dicts(self._run.sql("select thread, thunk from transfers where not input order by t desc"),
+            lambda: _dicts(self._run.ask("select thread, thunk from transfers where not input order by t desc"),
                            sixth // 2))
         for ask in asked:
             try:
