@@ -197,6 +197,27 @@ def test_who_misses_a_table_is_told_what_was_not_recorded(tmp_path: Path) -> Non
             assert run.missing["calls"] == "was not made: merge the run with calls: ptweave merge --calls RUN"
 
 
+@pytest.mark.parametrize("table", ["accesses", "allocations", "races"])
+def test_what_a_run_needs_that_was_recorded_as_processes_is_to_be_merged(tmp_path: Path, table: str) -> None:
+    def told(bundle: Bundle) -> str:
+        with Run(bundle.path) as run:
+            return run.missing[table].removeprefix("was not made: ")
+
+    recorded = {mode: Bundle.create(tmp_path / f"{mode}.ptw", Manifest(state=State.COMPLETE, threads_mode=mode))
+                for mode in ("process", "native")}
+    assert told(recorded["process"]) == "merge the run: ptweave merge RUN"
+    assert told(recorded["native"]).startswith("record with --threads process")
+    for accesses in (True, False):
+        writer = BundleWriter(tmp_path / f"decoded {accesses}.ptw")
+        writer.manifest.threads_mode = "process"
+        writer.task(0)
+        writer.run(0, [writer.block("main", "jump")])
+        writer.thunk(0, t=5)
+        if accesses:
+            writer.access(0, 0, 0x7000, write=True)
+        assert told(writer.write()).startswith("merge" if accesses else "record with --threads process"), "decoded"
+
+
 def test_every_table_can_be_asked_made_or_not(run: Run, tmp_path: Path) -> None:
     for table in TABLES.values():
         assert run.ask(f"from {table.name} limit 0").columns == table.schema.names

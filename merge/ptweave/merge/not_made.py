@@ -7,7 +7,7 @@ from ptweave.data.bundle import Bundle
 from ptweave.data.event_schemas import EVENT_TABLES
 from ptweave.data.manifest import Manifest
 from ptweave.data.notices import NoticeKind
-from ptweave.data.schemas import THREADS, Table
+from ptweave.data.schemas import ACCESSES, FLOW, THREADS, Table
 from ptweave.merge.tables import table_files
 
 _MERGE = "merge the run: ptweave merge RUN"
@@ -38,7 +38,7 @@ def why_not_made(bundle: Bundle, table: Table) -> str:
     if table.name in _BY_DECODE:
         return _DECODE
     if not table_files(bundle, THREADS):
-        return _PROCESSES if table.name in _BY_PROCESSES else _MERGE
+        return _MERGE if table.name not in _BY_PROCESSES or _may_have_accesses(bundle) else _PROCESSES
     what = _RECORDED.get(table.name)
     lacking = _lacking(bundle.manifest, what) if what else []
     if lacking:
@@ -47,6 +47,13 @@ def why_not_made(bundle: Bundle, table: Table) -> str:
         return _MERGE
     kept = [notice.text for notice in bundle.manifest.notices if notice.kind is NoticeKind.FALLBACK]
     return kept[0] if kept else _PROCESSES
+
+
+def _may_have_accesses(bundle: Bundle) -> bool:
+    """Of a run that is not merged: whether accesses were decoded or, before that, asked for."""
+    if table_files(bundle, FLOW):
+        return (bundle.decoded / f"{ACCESSES.name}.parquet").exists()
+    return bundle.manifest.threads_mode == "process"
 
 
 def _lacking(manifest: Manifest, what: str) -> list[str]:
