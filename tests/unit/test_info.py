@@ -18,16 +18,17 @@ from ptweave.cli import main
 from ptweave.data.ledger import Ledger
 from ptweave.data.manifest import Clocks, Manifest, State
 from ptweave.data.notices import Notice, NoticeKind
+from ptweave.data.schemas import THREADS
 from ptweave.merge import Run, merge_run
-from ptweave.merge.facts import facts_of
-from support.bundle_writer import BundleWriter
+from ptweave.merge.facts import Threads, facts_of
+from support.bundle_writer import BundleWriter, put
 
 CLOCKS = Clocks(tsc0=0, t0_ns=10, tsc1=9, t1_ns=2_500_000_010, realtime_ns=1_700_000_000 * 10**9)
 MANIFEST = Manifest(state=State.COMPLETE, command=["./a b", ""], engine="soft", engine_version="1", status=0,
                     clocks=CLOCKS, host="box")
 
 
-def facts(threads: int | None = None, **changes: Any) -> dict[str, str]:
+def facts(threads: Threads | None = None, **changes: Any) -> dict[str, str]:
     return dict(facts_of(replace(MANIFEST, **changes), Ledger(), threads, {}))
 
 
@@ -56,7 +57,40 @@ def test_times_that_no_calendar_has_are_left_out(moment: int) -> None:
 @pytest.mark.parametrize(("mode", "view", "text"), [("native", "", "3"), ("process", "", "3, as processes"),
                                                     ("process", "private", "3, as processes (private view)")])
 def test_what_was_made_of_threads_is_told(mode: str, view: str, text: str) -> None:
-    assert facts(3, threads_mode=mode, view=view)["threads"] == text
+    assert facts(Threads(3, processes=mode == "process"), threads_mode=mode, view=view)["threads"] == text
+
+
+def ran(path: Path, *programs: tuple[int, int]) -> str:
+    """What is told of programs with so many threads, and so many of libtthread's own."""
+    writer = BundleWriter(path)
+    writer.manifest.threads_mode, writer.manifest.view = "process", "shared"
+    bundle = writer.write()
+    threads = [(100 + pid, number < own) for pid, (count, own) in enumerate(programs) for number in range(count)]
+    put(bundle, THREADS, [{"thread": thread, "pid": pid, "tid": 200 + thread, "own": own}
+                          for thread, (pid, own) in enumerate(threads)])
+    with Run(bundle.path) as run:
+        return dict(run.facts())["threads"]
+
+
+@pytest.mark.parametrize(("programs", "text"), [
+    ([(1, 0)], "1"), ([(1, 0), (1, 0)], "2"), ([(3, 0)], "3, as threads"), ([(1, 0), (3, 0)], "4, as threads"),
+    ([(4, 2)], "4, as processes (shared view)"), ([(1, 0), (4, 2)], "5, as processes (shared view)"),
+    ([(3, 0), (4, 2)], "7, as processes (shared view), those of some programs as threads")])
+def test_threads_were_processes_only_where_libtthread_had_some_of_its_own(
+        tmp_path: Path, programs: list[tuple[int, int]], text: str) -> None:
+    assert ran(tmp_path / "run.ptw", *programs) == text
+
+
+def test_of_threads_that_cannot_be_read_their_number_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "run.ptw"
+    assert ran(path, (4, 2)).startswith("4, as processes")
+    file = path / "tables" / "threads" / "0.parquet"
+    data = bytearray(file.read_bytes())
+    last = pq.read_metadata(file).row_group(0).column(6).data_page_offset
+    data[4:last] = bytes(last - 4)
+    file.write_bytes(data)
+    with Run(path) as run:
+        assert dict(run.facts())["threads"] == "4"
 
 
 def test_what_is_not_as_it_should_be_is_told() -> None:

@@ -7,6 +7,7 @@ import os
 import shlex
 import signal
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 
 from ptweave.data.ledger import Ledger
@@ -20,9 +21,26 @@ Fact = tuple[str, str]
 """A name and a text."""
 
 
-def facts_of(manifest: Manifest, ledger: Ledger, threads: int | None, missing: Mapping[str, str]) -> list[Fact]:
-    """What is known of a run. `threads`: rows of that table; `missing`: table → why it cannot be read."""
-    return [*_recording(manifest), *([("threads", f"{threads}{_mode(manifest)}")] if threads else []),
+@dataclass(frozen=True)
+class Threads:
+    """How many threads a run has; whether, of programs with more than one, some had them as processes, some as threads.
+    """
+
+    count: int
+    processes: bool = False
+    native: bool = False
+
+
+HOW_THREADS_RAN = """
+select coalesce(bool_or(carried), false), coalesce(bool_or(threads > 1 and not carried), false)
+from (select bool_or(own) as carried, count(*) as threads from threads group by pid)"""
+"""`processes` and `native` of Threads: where threads run as processes, libtthread has some of its own."""
+
+
+def facts_of(manifest: Manifest, ledger: Ledger, threads: Threads | None, missing: Mapping[str, str]) -> list[Fact]:
+    """What is known of a run. `threads`: None without such a table; `missing`: table → why it cannot be read."""
+    return [*_recording(manifest),
+            *([("threads", f"{threads.count}{_how(manifest, threads)}")] if threads and threads.count else []),
             *((("lost", f"{count} {unit} of {stream}: {why}") for stream, why, count, unit in ledger.losses)),
             *(("lacks", line) for line in manifest.lacks),
             *(("notice", notice.line()) for notice in manifest.notices),
@@ -65,8 +83,11 @@ def _end(status: int | None) -> str:
     return f"by {signal.Signals(number).name}" if known else f"by signal {number}"
 
 
-def _mode(manifest: Manifest) -> str:
-    """What was made of threads, where anything was."""
-    if manifest.threads_mode != "process":
+def _how(manifest: Manifest, threads: Threads) -> str:
+    """What was made of threads, where they were to be processes."""
+    if manifest.threads_mode != "process" or not (threads.processes or threads.native):
         return ""
-    return f", as processes ({manifest.view} view)" if manifest.view else ", as processes"
+    if not threads.processes:
+        return ", as threads"
+    view = f" ({manifest.view} view)" if manifest.view else ""
+    return f", as processes{view}" + (", those of some programs as threads" if threads.native else "")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import html
 import json
@@ -24,7 +25,7 @@ from ptweave.data.manifest import Manifest
 from ptweave.data.schemas import TABLES, THUNKS, Column, Table
 from ptweave.merge import call_waits, critical_path, diff, questions, timeline_rows, views
 from ptweave.merge import timeline as timelines
-from ptweave.merge.facts import Fact, facts_of
+from ptweave.merge.facts import HOW_THREADS_RAN, Fact, Threads, facts_of
 from ptweave.merge.lineage import Direction, Lineage, node_of
 from ptweave.merge.named import tables_of
 from ptweave.merge.not_made import why_not_made
@@ -413,7 +414,16 @@ class Run(Relations):
 
     def facts(self) -> list[Fact]:
         """What was run, how it ended, and what is lost, lacking or missing: pairs of a name and a text."""
-        return facts_of(self.manifest, self.ledger, self._counts.get("threads"), self.missing)
+        return facts_of(self.manifest, self.ledger, self._threads(), self.missing)
+
+    def _threads(self) -> Threads | None:
+        """What facts tell of threads; of a table that turns out to be corrupt no more than its rows."""
+        count = self._counts["threads"]
+        if count is None:
+            return None
+        with contextlib.suppress(BadInput):
+            return Threads(count, *self.ask(HOW_THREADS_RAN).rows()[0])
+        return Threads(count)
 
     def _rows(self) -> list[tuple[str, int | None, str]]:
         return [(table.name, table.rows, table.doc) for table in self.tables()]
