@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from ptweave.cli import main
 from ptweave.data import BadInput, Bundle, Cpu, State
+from ptweave.data.perf.packets import PSB
 from ptweave.decode.dump import Form
 from ptweave.decode.flow import decode_flow
 from ptweave.decode.import_raw import ImageSpec, clocks_of, import_raw
+from ptweave.decode.importing import CHUNK
 from support.assembler import Code, assemble
 from support.dumping import flow_lines
 from support.elf_writer import ElfWriter
@@ -202,6 +205,25 @@ def test_bad_traces_are_refused_and_leave_nothing(tmp_path: Path) -> None:
         with pytest.raises(BadInput):
             import_raw(tmp_path / "run.ptw", [path], [], CPU)
         assert not (tmp_path / "run.ptw").exists()
+
+
+@pytest.mark.parametrize("before", [0, 1, CHUNK - 24, CHUNK - 9, CHUNK - 1, CHUNK, 2 * CHUNK - 7])
+def test_a_psb_is_found_wherever_it_is_in_a_file(before: int, tmp_path: Path) -> None:
+    (tmp_path / "trace").write_bytes(bytes(before) + PSB + bytes(3))
+    assert import_raw(tmp_path / "run.ptw", [tmp_path / "trace"], [], CPU).bundle.manifest.lacks == []
+
+
+@pytest.mark.parametrize("data", [b"", b"root:x:0:0", bytes(3 * CHUNK), PSB[:-1]])
+def test_a_file_without_a_psb_is_kept_and_told(data: bytes, code: Code, tmp_path: Path,
+                                               capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "wrong").write_bytes(data)
+    good, output = trace(tmp_path / "good", code), tmp_path / "run.ptw"
+    assert main(["import", "raw", "--pt", str(good), "--pt", str(tmp_path / "wrong"), "--cpu", "6/94/3", "-o",
+                 str(output)]) == 1
+    assert capfd.readouterr().err == (f"ptweave: {output}: incomplete: lacks packets of thread 1: no PSB is in "
+                                      f"{tmp_path / 'wrong'}, so nothing of it can be decoded\n")
+    bundle = Bundle.open(output)
+    assert (bundle.trace / "1.pt").read_bytes() == data and (bundle.trace / "0.pt").read_bytes() == good.read_bytes()
 
 
 def test_a_bundle_that_is_there_is_left_alone(code: Code, tmp_path: Path) -> None:

@@ -88,8 +88,9 @@ def clocks_of(cpu: Cpu) -> Clocks:
 def import_raw(output: Path, traces: Sequence[Path], images: Sequence[ImageSpec], cpu: Cpu) -> Import:
     """Make a bundle: a thread for each trace, all in one address space that holds `images`.
 
-    A later image lies over earlier ones. Raw packets name no process: it is called 1, its threads 1, 2, … Raises
-    BadInput for files that cannot be read, do not have the bytes asked for, or need an address.
+    A later image lies over earlier ones. Raw packets name no process: it is called 1, its threads 1, 2, … Of a trace
+    without a PSB the bundle lacks the packets. Raises BadInput for files that cannot be read, do not have the bytes
+    asked for, or need an address.
     """
     if not traces:
         raise BadInput("no trace given", remedy="name a file of Intel PT packets with --pt")
@@ -99,7 +100,8 @@ def import_raw(output: Path, traces: Sequence[Path], images: Sequence[ImageSpec]
             _map(run, space, spec)
         for tid, path in enumerate(traces, 1):
             thread = run.thread(space, PID, tid)
-            run.trace(thread, open_given(path), str(path), slices=[(0, PID, space, 0)])
+            if not run.trace(thread, open_given(path), str(path), slices=[(0, PID, space, 0)]):
+                run.lacks(f"packets of thread {thread}: no PSB is in {path}, so nothing of it can be decoded")
     return run
 
 

@@ -26,6 +26,7 @@ from ptweave.data.bundle import Bundle
 from ptweave.data.errors import BadInput, MachineLacks
 from ptweave.data.ledger import Ledger
 from ptweave.data.manifest import Manifest, State
+from ptweave.data.perf.packets import PSB
 from ptweave.data.sideband import SidebandKind, write_sideband
 from ptweave.decode.elf import PT_LOAD, BadElf, Elf, Segment
 
@@ -262,25 +263,30 @@ class Import:
             self.map(space, pid, load.address, load.size, load.offset, kept, path, epoch=epoch, tsc=tsc)
 
     def trace(self, thread: int, descriptor: int, where: str = "", *,
-              slices: Iterable[tuple[int, int, int, int]] = ()) -> None:
-        """Copy an open file (and close it) as a thread's trace; `slices` are (offset, pid, space, epoch)."""
-        self._copy(descriptor, self.bundle.trace / f"{thread}.pt", f"trace/{thread}", where)
+              slices: Iterable[tuple[int, int, int, int]] = ()) -> bool:
+        """Copy an open file (and close it) as a thread's trace; `slices` are (offset, pid, space, epoch). Returns
+        whether there is a PSB in it: nothing can be decoded before the first."""
+        synchronised = self._copy(descriptor, self.bundle.trace / f"{thread}.pt", f"trace/{thread}", where)
         for offset, pid, space, epoch in slices:
             self.row(SidebandKind.SLICE, pid, space, thread=thread, offset=offset, epoch=epoch)
+        return synchronised
 
     def cpu_trace(self, cpu: int, descriptor: int, where: str = "") -> None:
         """Copy an open file (and close it) as the trace of a processor; `switch` rows say whose it is when."""
         self._copy(descriptor, self.bundle.trace / f"cpu-{cpu}.pt", f"trace/cpu-{cpu}", where)
 
-    def _copy(self, descriptor: int, target: Path, stream: str, where: str) -> None:
-        size = 0
+    def _copy(self, descriptor: int, target: Path, stream: str, where: str) -> bool:
+        size, found, end = 0, False, b""
         with os.fdopen(descriptor, "rb") as source, target.open("xb") as sink:
             while chunk := source.read(CHUNK):
                 size += len(chunk)
                 if size > MAX_TRACE:
                     raise BadInput(f"is larger than {MAX_TRACE} bytes", where=where, remedy="cut it into parts")
                 sink.write(chunk)
+                found = found or PSB in end + chunk
+                end = (end + chunk)[1 - len(PSB):]
         self.ledger.add(stream, "bytes", stored=size)
+        return found
 
     def lacks(self, what: str) -> None:
         """Say in words what the recording does not have."""

@@ -18,7 +18,8 @@ EXAMPLES = """\
   ptweave decode trace.ptw && ptweave dump trace.ptw
 
 numbers are decimal or 0x…; an ELF file lies by its segments, ADDR being its lowest address (FILE alone: where it was
-linked to be); any other file, or FILE@ADDR:OFFSET:SIZE, lies as it is. Several --pt: a thread each.
+linked to be); any other file, or FILE@ADDR:OFFSET:SIZE, lies as it is. Several --pt: a thread each. A
+file without a PSB has nothing that can be decoded: a line says so, with exit status 1.
 """
 
 
