@@ -14,6 +14,7 @@ enum {
 	PE_PCREL = 0x10,
 	PE_DATAREL = 0x30,
 	PE_OMIT = 0xff,
+	REGISTER_RBX = 3,
 	REGISTER_RBP = 6,
 	REGISTER_RSP = 7,
 	REGISTER_RETURN = 16,
@@ -156,10 +157,11 @@ static bool read_cie(const uint8_t *start, const uint8_t *limit, struct descript
 }
 
 /* What a row of the table says. A rule that cannot be expressed makes the row bad only when it matters: for the CFA,
- * rbp and the return address. */
+ * rbp and the return address. Of rbx it is lost. */
 struct row {
 	uint8_t cfa;
 	uint8_t rbp;
+	uint8_t rbx;
 	bool rbp_bad;
 	bool return_moved;
 	bool return_undefined;
@@ -169,7 +171,10 @@ struct row {
 
 static void set_cfa_register(struct row *row, uint64_t number)
 {
-	row->cfa = number == REGISTER_RSP ? PTW_CFA_RSP : number == REGISTER_RBP ? PTW_CFA_RBP : PTW_CFA_NONE;
+	row->cfa = number == REGISTER_RSP   ? PTW_CFA_RSP
+		   : number == REGISTER_RBP ? PTW_CFA_RBP
+		   : number == REGISTER_RBX ? PTW_CFA_RBX
+					    : PTW_CFA_NONE;
 }
 
 static void saved_at_cfa(struct row *row, uint64_t number, int64_t offset)
@@ -178,6 +183,9 @@ static void saved_at_cfa(struct row *row, uint64_t number, int64_t offset)
 		row->rbp = PTW_RBP_AT_CFA;
 		row->rbp_offset = offset;
 		row->rbp_bad = false;
+	} else if (number == REGISTER_RBX) {
+		bool near = offset < 0 && offset > -8 * PTW_RBX_LOST && offset % 8 == 0;
+		row->rbx = near ? (uint8_t)(-offset / 8) : PTW_RBX_LOST;
 	} else if (number == REGISTER_RETURN) {
 		row->return_moved = offset != -8;
 	}
@@ -187,6 +195,8 @@ static void spoiled(struct row *row, uint64_t number)
 {
 	if (number == REGISTER_RBP)
 		row->rbp_bad = true;
+	else if (number == REGISTER_RBX)
+		row->rbx = PTW_RBX_LOST;
 	else if (number == REGISTER_RETURN)
 		row->return_moved = true;
 }
@@ -197,6 +207,8 @@ static void same_again(struct row *row, const struct row *first, uint64_t number
 		row->rbp = first->rbp;
 		row->rbp_offset = first->rbp_offset;
 		row->rbp_bad = first->rbp_bad;
+	} else if (number == REGISTER_RBX) {
+		row->rbx = first->rbx;
 	} else if (number == REGISTER_RETURN) {
 		row->return_moved = first->return_moved;
 		row->return_undefined = first->return_undefined;
@@ -320,6 +332,8 @@ static bool step(struct machine *m, struct cursor *c, uint64_t pc)
 		if (number == REGISTER_RBP) {
 			row->rbp = PTW_RBP_SAME;
 			row->rbp_bad = false;
+		} else if (number == REGISTER_RBX) {
+			row->rbx = PTW_RBX_SAME;
 		}
 		return !c->bad;
 	case 0x09: /* register */
@@ -392,7 +406,7 @@ static bool run(struct machine *m, struct cursor program, uint64_t pc)
 
 static struct ptw_rule to_rule(const struct row *row)
 {
-	struct ptw_rule rule = {0, 0, PTW_CFA_NONE, PTW_RBP_SAME};
+	struct ptw_rule rule = {0, 0, PTW_CFA_NONE, PTW_RBP_SAME, PTW_RBX_SAME};
 	if (row->return_undefined) {
 		rule.cfa = PTW_CFA_END;
 		return rule;
@@ -402,14 +416,15 @@ static struct ptw_rule to_rule(const struct row *row)
 		return rule;
 	rule.cfa = row->cfa;
 	rule.cfa_offset = (int32_t)row->cfa_offset;
-	rule.rbp = row->rbp;
+	rule.rbp = row->rbp & 3;
 	rule.rbp_offset = (int16_t)row->rbp_offset;
+	rule.rbx = row->rbx & PTW_RBX_LOST;
 	return rule;
 }
 
 struct ptw_rule ptw_cfi_rule(const uint8_t *start, const uint8_t *entry, const uint8_t *end, uint64_t pc)
 {
-	static const struct ptw_rule none = {0, 0, PTW_CFA_NONE, PTW_RBP_SAME};
+	static const struct ptw_rule none = {0, 0, PTW_CFA_NONE, PTW_RBP_SAME, PTW_RBX_SAME};
 	struct cursor c = {entry, end, false};
 	struct description cie;
 	uint64_t length = take(&c, 4);
@@ -427,7 +442,7 @@ struct ptw_rule ptw_cfi_rule(const uint8_t *start, const uint8_t *entry, const u
 	if (c.bad || pc - first >= size)
 		return none;
 	if (cie.signal)
-		return (struct ptw_rule){0, 0, PTW_CFA_SIGNAL, PTW_RBP_SAME};
+		return (struct ptw_rule){0, 0, PTW_CFA_SIGNAL, PTW_RBP_SAME, PTW_RBX_SAME};
 	struct machine m = {.location = first, .cie = &cie};
 	if (!run(&m, cie.program, UINT64_MAX))
 		return none;
@@ -468,7 +483,7 @@ int _dl_find_object(void *, struct dl_find_object *) __attribute__((weak));
 
 struct ptw_rule ptw_cfi_find(uint64_t pc)
 {
-	static const struct ptw_rule none = {0, 0, PTW_CFA_NONE, PTW_RBP_SAME};
+	static const struct ptw_rule none = {0, 0, PTW_CFA_NONE, PTW_RBP_SAME, PTW_RBX_SAME};
 	struct dl_find_object object;
 	if (!_dl_find_object || _dl_find_object((void *)pc, &object) != 0 || !object.dlfo_eh_frame)
 		return none;

@@ -46,7 +46,7 @@ static bool handle(const siginfo_t *info, const greg_t *registers)
 {
 	/* the instruction itself, not the one before its address */
 	struct ptw_frame frame = {(uint64_t)registers[REG_RIP] + 1, (uint64_t)registers[REG_RSP],
-				  (uint64_t)registers[REG_RBP]};
+				  (uint64_t)registers[REG_RBP], (uint64_t)registers[REG_RBX], true};
 	uint64_t address = (uint64_t)info->si_addr;
 	bool missing = info->si_code == SEGV_MAPERR || (info->si_code == SEGV_ACCERR && ptw_places_contain(address));
 	if (missing && ptw_segments_admit(address))

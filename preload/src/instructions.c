@@ -168,7 +168,7 @@ static void on_call(int signal, siginfo_t *info, void *data)
 		return;
 	}
 	struct ptw_frame frame = {(uint64_t)registers[REG_RIP], (uint64_t)registers[REG_RSP],
-				  (uint64_t)registers[REG_RBP]};
+				  (uint64_t)registers[REG_RBP], (uint64_t)registers[REG_RBX], true};
 	registers[REG_RAX] = ptw_raw_call(number, argument, &frame);
 	errno = before;
 }

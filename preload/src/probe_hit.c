@@ -79,7 +79,7 @@ static void log_args(struct ptv_producer *producer, const struct ptw_probe_frame
 static void set_stack(struct ptv_event *event, const struct ptw_probe_frame *frame, uint64_t address)
 {
 	/* the instruction itself: a return address lies behind its call */
-	struct ptw_frame from = {address + 1, stack_pointer(frame), frame->rbp};
+	struct ptw_frame from = {address + 1, stack_pointer(frame), frame->rbp, frame->rbx, true};
 	uint64_t stack[PTW_MAX_FRAMES];
 	ptv_set_words(event, STACK, stack, ptw_unwind(&from, ptw_self.top, stack, PTW_MAX_FRAMES));
 }

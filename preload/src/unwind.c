@@ -84,6 +84,8 @@ struct ptw_unwind_detour ptw_unwind_detour = {.address = ~0ull};
 
 struct walk {
 	uint64_t pc, sp, bp;
+	uint64_t bx;  /* where it is known, which it is only when it is followed */
+	bool bx_known;
 	uint64_t top; /* of the stack we are on; UINT64_MAX unknown */
 };
 
@@ -116,7 +118,8 @@ static bool unusual_cfa(struct walk *w, struct ptw_rule rule, uint64_t *ret)
 		return peek(w, w->sp + (uint64_t)(int64_t)rule.cfa_offset, ret);
 	if (rule.cfa == PTW_CFA_RBP_DEREF)
 		return peek(w, w->bp + (uint64_t)(int64_t)rule.cfa_offset, ret);
-	return false;
+	*ret = w->bx + (uint64_t)(int64_t)rule.cfa_offset;
+	return rule.cfa == PTW_CFA_RBX && w->bx_known;
 }
 
 static inline bool leave(struct walk *w)
@@ -142,16 +145,54 @@ static inline bool leave(struct walk *w)
 	return w->pc != 0;
 }
 
-unsigned ptw_unwind(const struct ptw_frame *from, uint64_t top, uint64_t *stack, unsigned max)
+static struct walk begin(const struct ptw_frame *from, uint64_t top)
 {
-	struct walk w = {from->pc, from->sp, from->bp, UINT64_MAX};
+	bool here = from->sp < top && top - from->sp < GREATEST_STACK;
+	return (struct walk){.pc = from->pc, .sp = from->sp, .bp = from->bp, .top = here ? top : UINT64_MAX};
+}
+
+/* Leave a frame with what its caller has in rbx: what it saved, or what is in it still. */
+static bool leave_with_bx(struct walk *w)
+{
+	struct ptw_rule rule = rule_of(w->pc - 1);
+	struct walk here = *w;
+	if (!leave(w))
+		return false;
+	if (rule.cfa == PTW_CFA_SIGNAL)
+		w->bx_known = peek(&here, here.sp + offsetof(ucontext_t, uc_mcontext.gregs) + REG_RBX * 8, &w->bx);
+	else if (rule.rbx == PTW_RBX_LOST)
+		w->bx_known = false;
+	else if (rule.rbx != PTW_RBX_SAME)
+		w->bx_known = peek(&here, w->sp - 8ull * rule.rbx, &w->bx);
+	return true;
+}
+
+static __attribute__((noinline)) unsigned unwind_with_bx(const struct ptw_frame *from, uint64_t top, uint64_t *stack,
+							  unsigned max)
+{
+	struct walk w = begin(from, top);
 	unsigned count = 0;
-	if (w.sp < top && top - w.sp < GREATEST_STACK)
-		w.top = top;
+	w.bx = from->bx;
+	w.bx_known = from->bx_known;
 	while (count < max) {
 		stack[count++] = w.pc;
-		if (!leave(&w))
+		if (!leave_with_bx(&w))
 			break;
+	}
+	return count;
+}
+
+unsigned ptw_unwind(const struct ptw_frame *from, uint64_t top, uint64_t *stack, unsigned max)
+{
+	struct walk w = begin(from, top);
+	unsigned count = 0;
+	while (count < max) {
+		stack[count++] = w.pc;
+		if (!leave(&w)) {
+			if (rule_of(stack[count - 1] - 1).cfa == PTW_CFA_RBX)
+				return unwind_with_bx(from, top, stack, max);
+			break;
+		}
 	}
 	return count;
 }

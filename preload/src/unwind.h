@@ -3,7 +3,8 @@
  * Call stacks: return addresses from a frame outward, by call frame information.
  *
  * The rule of each return address is remembered (in process mode for all processes), so a stack seen before costs a few
- * nanoseconds a frame. A stack ends early where there is no rule (code made at run time, hand-written assembly).
+ * nanoseconds a frame. A stack ends early where there is no rule (code made at run time, hand-written assembly). The one
+ * that is reached through rbx, the loader's, has all of its frames walked a second time: no other pays for rbx.
  *
  * Signal-safe, lock-free, no allocation, about 200 bytes of stack. Memory is read only above the stack pointer and
  * below the thread's stack's end where that is known. After code was unmapped, ptw_unwind_forget must be called.
@@ -18,6 +19,8 @@ struct ptw_frame {
 	uint64_t pc; /* a return address */
 	uint64_t sp; /* just after the return */
 	uint64_t bp;
+	uint64_t bx; /* where it is known */
+	bool bx_known;
 };
 
 /* Functions may have been made to return to `address`; `real` knows where the one returns whose return address is at
@@ -41,7 +44,9 @@ static inline uint64_t ptw_returns_to(const uint64_t *slot)
 #define PTW_CALLER                                                                                       \
 	((struct ptw_frame){PTW_RETURNS_TO,                                                              \
 			    (uint64_t)__builtin_frame_address(0) + 16,                                  \
-			    ((uint64_t *)__builtin_frame_address(0))[0]})
+			    ((uint64_t *)__builtin_frame_address(0))[0],                                \
+			    0,                                                                          \
+			    false})
 
 /* Return addresses into stack[max], innermost first, beginning with from->pc; returns how many. `top` is the end of
  * the thread's stack, 0 unknown. */

@@ -142,7 +142,8 @@ struct hit {
 static void set_stack(struct ptv_event *event, const struct hit *hit, const greg_t *registers)
 {
 	uint64_t next = (uint64_t)registers[REG_RIP], stack[PTW_MAX_FRAMES];
-	struct ptw_frame from = {next + 1, (uint64_t)registers[REG_RSP], (uint64_t)registers[REG_RBP]};
+	struct ptw_frame from = {next + 1, (uint64_t)registers[REG_RSP], (uint64_t)registers[REG_RBP],
+				 (uint64_t)registers[REG_RBX], true};
 	uint32_t count = (uint32_t)ptw_unwind(&from, ptw_self.top, stack, PTW_MAX_FRAMES);
 	if (count > 0)
 		stack[0] = hit->ip ? hit->ip + 1 : next;

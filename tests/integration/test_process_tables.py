@@ -230,6 +230,26 @@ def test_documented_dependences_are_the_programs(known: Known) -> None:
     assert all(row[0] != row[2] for row in known.rows(query))
 
 
+def stacks_of_binding(folder: Path, binding: str) -> list[list[str]]:
+    program = compile_program(folder, "bound_late", flags=[f"-Wl,-z,{binding}"])
+    done = ptweave("wrap", "--access", "exact", "-o", folder / "run.ptw", "--", program, cwd=folder)
+    assert done.status == 0, done.err
+    with Run(folder / "run.ptw") as run:
+        return [stack for stack, in run.sql("select functions_of(stack) from accesses where function = '_dl_fixup'")]
+
+
+def test_who_had_the_loader_bind_a_function_is_in_the_stacks_of_its_accesses(tmp_path: Path) -> None:
+    stacks = stacks_of_binding(tmp_path, "lazy")
+    assert {stack[0] for stack in stacks} == {"_dl_fixup"}
+    assert {stack[1].startswith("_dl_runtime_resolve") for stack in stacks} == {True}
+    assert {tuple(stack[2:4]) for stack in stacks} >= {("binds_in_the_thread", "work")}
+    assert {stack[2] for stack in stacks} == {"binds_in_the_thread", "main"}
+
+
+def test_control_functions_that_are_bound_before_have_no_such_accesses(tmp_path: Path) -> None:
+    assert stacks_of_binding(tmp_path, "now") == []
+
+
 def test_a_mapped_file_is_one_transfer_a_way_of_the_programs_own_descriptor(tmp_path: Path) -> None:
     program = compile_program(tmp_path, "mapped")
     done = ptweave("wrap", "--access", "exact", "-o", tmp_path / "run.ptw", "--", program, cwd=tmp_path)

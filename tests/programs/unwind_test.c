@@ -151,6 +151,81 @@ static void frames_below_signal_handlers(void)
 	CHECK(handled == 4);
 }
 
+/* Calls a function, or reads from `nowhere` when there is none, in a frame that is reached through rbx alone, as that of the
+ * loader's _dl_runtime_resolve is. */
+void through_rbx(void (*function)(void), const int *nowhere);
+extern const char behind_the_call[];
+__asm__(".text\n"
+	".type through_rbx, @function\n"
+	"through_rbx:\n"
+	"	.cfi_startproc\n"
+	"	push %rbx\n"
+	"	.cfi_adjust_cfa_offset 8\n"
+	"	.cfi_rel_offset %rbx, 0\n"
+	"	mov %rsp, %rbx\n"
+	"	.cfi_def_cfa_register %rbx\n"
+	"	and $-64, %rsp\n"
+	"	sub $192, %rsp\n"
+	"	mov %rsi, %rax\n"
+	"	test %rdi, %rdi\n"
+	"	jz 1f\n"
+	"	call *%rdi\n"
+	"behind_the_call:\n"
+	"	jmp 2f\n"
+	"1:	movl (%rax), %eax\n"
+	"2:	mov %rbx, %rsp\n"
+	"	.cfi_def_cfa_register %rsp\n"
+	"	pop %rbx\n"
+	"	.cfi_adjust_cfa_offset -8\n"
+	"	.cfi_restore %rbx\n"
+	"	ret\n"
+	"	.cfi_endproc\n"
+	".size through_rbx, .-through_rbx\n");
+
+static unsigned left;
+
+/* Has something of its own in rbx while it calls. */
+NOINLINE static void uses_rbx(void)
+{
+	__asm__ volatile("xor %%ebx, %%ebx" : : : "rbx");
+	if (left-- > 0)
+		through_rbx(uses_rbx, NULL);
+	else
+		compare(PTW_MAX_FRAMES);
+	__asm__ volatile("" : : : "rbx");
+}
+
+static void frames_that_are_reached_through_rbx(void)
+{
+	for (unsigned depth = 0; depth < 20; depth++) {
+		volatile char *room = alloca(depth * 8 + 8);
+		room[0] = 1;
+		left = depth;
+		through_rbx(uses_rbx, NULL);
+	}
+	CHECK(compared == 20 && deepest > 40);
+}
+
+static void frames_that_are_reached_through_rbx_below_signal_handlers(void)
+{
+	struct sigaction faults = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO};
+	sigaction(SIGSEGV, &faults, NULL);
+	through_rbx(NULL, NULL);
+	CHECK(handled == 1 && compared == 1);
+}
+
+/* Nobody says what rbx is in the first frame: the stack ends there, and nothing is guessed. */
+static void rbx_that_is_not_known_ends_the_stack(void)
+{
+	uint64_t ours[PTW_MAX_FRAMES], memory[64] = {[8] = (uint64_t)behind_the_call};
+	struct ptw_frame inside = {.pc = (uint64_t)behind_the_call, .sp = (uint64_t)memory};
+	CHECK(ptw_unwind(&inside, 0, ours, PTW_MAX_FRAMES) == 1);
+	inside.bx = (uint64_t)(memory + 7);
+	CHECK(ptw_unwind(&inside, 0, ours, PTW_MAX_FRAMES) == 1);
+	inside.bx_known = true;
+	CHECK(ptw_unwind(&inside, 0, ours, PTW_MAX_FRAMES) == 2 && ours[1] == (uint64_t)behind_the_call);
+}
+
 static void *in_thread(void *unused)
 {
 	recurse(10);
@@ -170,7 +245,7 @@ static void unknown_code_ends_the_stack(void)
 {
 	uint64_t ours[PTW_MAX_FRAMES], memory[64] = {0};
 	unsigned char *code = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	struct ptw_frame inside = {(uint64_t)code + 16, (uint64_t)memory, 0};
+	struct ptw_frame inside = {.pc = (uint64_t)code + 16, .sp = (uint64_t)memory};
 	CHECK(ptw_unwind(&inside, 0, ours, PTW_MAX_FRAMES) == 1 && ours[0] == inside.pc);
 	inside.pc = 0xdeaddeaddeaddead; /* what coroutine libraries leave as a return address */
 	CHECK(ptw_unwind(&inside, 0, ours, PTW_MAX_FRAMES) == 1);
@@ -180,7 +255,7 @@ static void wild_registers_are_not_followed(void)
 {
 	uint64_t ours[PTW_MAX_FRAMES];
 	struct ptw_frame here = PTW_CALLER;
-	struct ptw_frame wild = {here.pc, here.sp, 0x123456789abc0};
+	struct ptw_frame wild = {here.pc, here.sp, 0x123456789abc0, 0x123456789abc0, true};
 	CHECK(ptw_unwind(&wild, here.sp + 4096, ours, PTW_MAX_FRAMES) >= 1); /* bounded by the stack's end */
 	wild.sp = here.sp + 3;
 	CHECK(ptw_unwind(&wild, here.sp + 4096, ours, PTW_MAX_FRAMES) >= 1);
@@ -251,6 +326,9 @@ static const struct {
 	CASE(frames_of_variable_size),
 	CASE(realigned_frames),
 	CASE(frames_below_signal_handlers),
+	CASE(frames_that_are_reached_through_rbx),
+	CASE(frames_that_are_reached_through_rbx_below_signal_handlers),
+	CASE(rbx_that_is_not_known_ends_the_stack),
 	CASE(frames_of_threads),
 	CASE(unknown_code_ends_the_stack),
 	CASE(wild_registers_are_not_followed),
