@@ -150,7 +150,7 @@ def executions(run: Run, function: str, thread: int | None = None) -> list[Execu
 def times(run: Run, function: str) -> dict[Execution, int]:
     """When executions of a function began, in ns since the run's first moment: the last moments known before them in
     their threads' flows, as `dump` has them. Where none is known there is no entry."""
-    return {Execution(number, seq): t for number, seq, t in run.sql(
+    return {Execution(number, seq): t for number, seq, t in run.ask(
         "select made.thread, made.seq, known.t - (select min(t) from clock) from executions(?) as made "
         "asof join (select thread, seq, max(t) as t from clock group by all) as known "
         "on made.thread = known.thread and made.seq >= known.seq where known.t is not null", function).rows()}

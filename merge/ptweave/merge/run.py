@@ -254,7 +254,7 @@ class Run(Relations):
     def moments(self) -> tuple[int, int] | None:
         """The first and the last moment that are known of the run, in ns; None where none is. The first is that of the
         flow where there is one: `dump` counts from it."""
-        found = {name: self.sql(f"select {columns} from {name}").rows()[0] for name, columns in _MOMENTS.items()
+        found = {name: self.ask(f"select {columns} from {name}").rows()[0] for name, columns in _MOMENTS.items()
                  if name not in self.missing}
         known = {name: row for name, row in found.items() if None not in row}
         if not known:
