@@ -406,7 +406,7 @@ static bool run(struct machine *m, struct cursor program, uint64_t pc)
 
 static struct ptw_rule to_rule(const struct row *row)
 {
-	struct ptw_rule rule = {0, 0, PTW_CFA_NONE, PTW_RBP_SAME, PTW_RBX_SAME};
+	struct ptw_rule rule = {0, 0, PTW_CFA_NONE, PTW_RBX_SAME, PTW_RBP_SAME};
 	if (row->return_undefined) {
 		rule.cfa = PTW_CFA_END;
 		return rule;
@@ -424,7 +424,7 @@ static struct ptw_rule to_rule(const struct row *row)
 
 struct ptw_rule ptw_cfi_rule(const uint8_t *start, const uint8_t *entry, const uint8_t *end, uint64_t pc)
 {
-	static const struct ptw_rule none = {0, 0, PTW_CFA_NONE, PTW_RBP_SAME, PTW_RBX_SAME};
+	static const struct ptw_rule none = {0, 0, PTW_CFA_NONE, PTW_RBX_SAME, PTW_RBP_SAME};
 	struct cursor c = {entry, end, false};
 	struct description cie;
 	uint64_t length = take(&c, 4);
@@ -442,7 +442,7 @@ struct ptw_rule ptw_cfi_rule(const uint8_t *start, const uint8_t *entry, const u
 	if (c.bad || pc - first >= size)
 		return none;
 	if (cie.signal)
-		return (struct ptw_rule){0, 0, PTW_CFA_SIGNAL, PTW_RBP_SAME, PTW_RBX_SAME};
+		return (struct ptw_rule){0, 0, PTW_CFA_SIGNAL, PTW_RBX_SAME, PTW_RBP_SAME};
 	struct machine m = {.location = first, .cie = &cie};
 	if (!run(&m, cie.program, UINT64_MAX))
 		return none;
@@ -483,7 +483,7 @@ int _dl_find_object(void *, struct dl_find_object *) __attribute__((weak));
 
 struct ptw_rule ptw_cfi_find(uint64_t pc)
 {
-	static const struct ptw_rule none = {0, 0, PTW_CFA_NONE, PTW_RBP_SAME, PTW_RBX_SAME};
+	static const struct ptw_rule none = {0, 0, PTW_CFA_NONE, PTW_RBX_SAME, PTW_RBP_SAME};
 	struct dl_find_object object;
 	if (!_dl_find_object || _dl_find_object((void *)pc, &object) != 0 || !object.dlfo_eh_frame)
 		return none;

@@ -47,8 +47,8 @@ struct ptw_rule {
 	int32_t cfa_offset;
 	int16_t rbp_offset;
 	uint8_t cfa; /* enum ptw_cfa */
-	uint8_t rbp : 2; /* enum ptw_rbp */
 	uint8_t rbx : 6; /* enum ptw_rbx */
+	uint8_t rbp : 2; /* enum ptw_rbp */
 };
 
 /* The rule at `pc`, an address inside an instruction (for a return address: one less). */

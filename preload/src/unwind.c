@@ -86,6 +86,7 @@ struct walk {
 	uint64_t pc, sp, bp;
 	uint64_t bx;  /* where it is known, which it is only when it is followed */
 	bool bx_known;
+	bool bx_wanted; /* a frame can be left by it alone */
 	uint64_t top; /* of the stack we are on; UINT64_MAX unknown */
 };
 
@@ -98,7 +99,10 @@ static bool peek(const struct walk *w, uint64_t address, uint64_t *ret)
 	return true;
 }
 
-static bool leave_signal(struct walk *w)
+/* A frame is some forty instructions, when the walk is in registers: what is called gets its address, and then it is not. */
+#define INLINE inline __attribute__((always_inline))
+
+static INLINE bool leave_signal(struct walk *w)
 {
 	uint64_t registers = w->sp + offsetof(ucontext_t, uc_mcontext.gregs);
 	uint64_t sp;
@@ -112,17 +116,18 @@ static bool leave_signal(struct walk *w)
 }
 
 /* The CFA by a rule that is not the usual register plus offset. */
-static bool unusual_cfa(struct walk *w, struct ptw_rule rule, uint64_t *ret)
+static INLINE bool unusual_cfa(struct walk *w, struct ptw_rule rule, uint64_t *ret)
 {
 	if (rule.cfa == PTW_CFA_RSP_DEREF)
 		return peek(w, w->sp + (uint64_t)(int64_t)rule.cfa_offset, ret);
 	if (rule.cfa == PTW_CFA_RBP_DEREF)
 		return peek(w, w->bp + (uint64_t)(int64_t)rule.cfa_offset, ret);
+	w->bx_wanted = rule.cfa == PTW_CFA_RBX;
 	*ret = w->bx + (uint64_t)(int64_t)rule.cfa_offset;
-	return rule.cfa == PTW_CFA_RBX && w->bx_known;
+	return w->bx_wanted && w->bx_known;
 }
 
-static inline bool leave(struct walk *w)
+static INLINE bool leave(struct walk *w)
 {
 	struct ptw_rule rule = rule_of(w->pc - 1);
 	uint64_t cfa = (rule.cfa == PTW_CFA_RSP ? w->sp : w->bp) + (uint64_t)(int64_t)rule.cfa_offset;
@@ -145,7 +150,7 @@ static inline bool leave(struct walk *w)
 	return w->pc != 0;
 }
 
-static struct walk begin(const struct ptw_frame *from, uint64_t top)
+static INLINE struct walk begin(const struct ptw_frame *from, uint64_t top)
 {
 	bool here = from->sp < top && top - from->sp < GREATEST_STACK;
 	return (struct walk){.pc = from->pc, .sp = from->sp, .bp = from->bp, .top = here ? top : UINT64_MAX};
@@ -188,11 +193,10 @@ unsigned ptw_unwind(const struct ptw_frame *from, uint64_t top, uint64_t *stack,
 	unsigned count = 0;
 	while (count < max) {
 		stack[count++] = w.pc;
-		if (!leave(&w)) {
-			if (rule_of(stack[count - 1] - 1).cfa == PTW_CFA_RBX)
-				return unwind_with_bx(from, top, stack, max);
+		if (!leave(&w))
 			break;
-		}
 	}
+	if (__builtin_expect(w.bx_wanted, 0))
+		return unwind_with_bx(from, top, stack, max);
 	return count;
 }
