@@ -53,20 +53,31 @@ def run(args: argparse.Namespace) -> int:
     if args.bytes and form is not Form.INSTRUCTIONS:
         raise BadInput("goes with --instructions", where="--bytes", remedy="leave it out")
     begin, end = (None if text is None else Moment.parse(text) for text in (args.begin, args.end))
-    bundle = Bundle.open(args.bundle)
+    bundle, write = Bundle.open(args.bundle), _Writer()
     if form is Form.PACKETS:
-        dumped = dump_packets(bundle, _write, args.threads, _offset(begin) or 0, _offset(end))
+        dumped = dump_packets(bundle, write, args.threads, _offset(begin) or 0, _offset(end))
     else:
-        dumped = dump_flow(bundle, form, _write, args.threads, begin, end, with_bytes=args.bytes)
+        dumped = dump_flow(bundle, form, write, args.threads, begin, end, with_bytes=args.bytes)
     sys.stdout.buffer.flush()
+    if not write.shown and form is not Form.EVENTS and (args.begin is not None or args.end is not None):
+        raise BadInput("there is nothing of the run", where=" ".join(
+            f"{option} {text}" for option, text in (("--from", args.begin), ("--to", args.end)) if text is not None),
+            remedy='ptweave query RUN "select thread, blocks, t_start, t_end from threads" shows what there is')
     if dumped.gaps and form is Form.IPS:
         say(f"{bundle.path}: incomplete: gaps: {dumped.summary()}")
     return int(Exit.INCOMPLETE if dumped.gaps else Exit.DONE)
 
 
-def _write(text: memoryview) -> None:
-    sys.stdout.buffer.write(text)
-    sys.stdout.buffer.flush()
+class _Writer:
+    """Text to stdout, at once. `shown`: there was more than headings."""
+
+    def __init__(self) -> None:
+        self.shown = False
+
+    def __call__(self, text: memoryview) -> None:
+        self.shown = self.shown or any(not line.startswith(b"-- thread ") for line in bytes(text).splitlines())
+        sys.stdout.buffer.write(text)
+        sys.stdout.buffer.flush()
 
 
 def _offset(moment: object) -> int | None:
