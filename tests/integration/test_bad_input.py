@@ -284,3 +284,14 @@ def test_without_ebpf_the_run_goes_on_and_says_what_it_lacks(tmp_path: Path) -> 
     rows = ptweave("query", bundle, "--format", "csv",
                    "select count(*) filter (name = 'write') > 0, count(*) filter (source <> 'engine') from syscalls")
     assert rows.out.splitlines()[1] == b"true,0"
+
+
+@pytest.mark.parametrize(("option", "what"), [("--watch", "total"), ("--probe", "main")])
+def test_what_needs_libtthread_in_a_static_program_is_refused(tmp_path: Path, option: str, what: str) -> None:
+    source = tmp_path / "program.c"
+    source.write_text("long total; int main(void) { total++; return 0; }\n")
+    static = compile_c(source, tmp_path / "static", "-static")
+    handler = ["--handler", "log"] if option == "--probe" else []
+    done = ptweave("wrap", "-o", tmp_path / "run.ptw", option, what, *handler, "--", static)
+    assert done.status == 2 and "is static: " in one_line(done.err) and "libtthread" in done.err
+    assert not (tmp_path / "run.ptw").exists()

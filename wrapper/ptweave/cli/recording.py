@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from ptweave.cli import say, user
 from ptweave.cli.options import output_path
 from ptweave.cli.user import become_target_user
+from ptweave.data.errors import BadInput
 from ptweave.data.lean_arrow import load_lean_arrow
 from ptweave.wrapper.means import Means, check_beside_branches
 from ptweave.wrapper.perf.breakpoints import parse_places
@@ -67,6 +68,7 @@ def _options(args: argparse.Namespace, target: Target, output: Path, *, made: bo
     from ptweave.wrapper.supervisor import Options
 
     pt = pt_options(args, target.argv[0])
+    _check_linkage(args, target)
     probes, watches = None, make_watches(args.watches, target)
     arrivals = watches is not None and bool(watches.late)
     if args.probes or arrivals:  # it reads programs' code: nobody else waits for what that needs
@@ -78,6 +80,14 @@ def _options(args: argparse.Namespace, target: Target, output: Path, *, made: bo
                    watches=watches, pt=pt, calls_with=calls_with(args), target=target, output_made=made, notice=say)
 
 
+def _check_linkage(args: argparse.Namespace, target: Target) -> None:
+    """Raises BadInput for what libtthread would do in a program that cannot load it."""
+    for option, asked in (("--probe", args.probes), ("--watch", args.watches)):
+        if asked and target.linkage is Linkage.STATIC:
+            raise BadInput(f"is static: {option} needs libtthread, which cannot be loaded into it",
+                           where=str(target.executable), remedy="leave it out, or link the program dynamically")
+
+
 def make_watches(texts: Sequence[str], target: Target) -> WatchPlan | None:
     """What --watch asks for. Raises BadInput before anything runs."""
     if not texts:
@@ -85,8 +95,7 @@ def make_watches(texts: Sequence[str], target: Target) -> WatchPlan | None:
     from ptweave.wrapper.watches.plan import make_plan
     from ptweave.wrapper.watches.spec import parse_spec
 
-    specs = [parse_spec(text) for text in texts]
-    return None if target.linkage is Linkage.STATIC else make_plan(specs, target.executable)
+    return make_plan([parse_spec(text) for text in texts], target.executable)
 
 
 def pt_options(args: argparse.Namespace, program: str) -> PtOptions:

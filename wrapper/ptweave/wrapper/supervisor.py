@@ -236,30 +236,24 @@ class _Session:
         self.control = ControlServer(self.bundle, assign, self.options.notice,
                                      None if self.pt is None else self.pt.observe,
                                      threads_wait=self.pt is not None, ring=self.options.ring)
+        self.parts.append(Part("thunks", self.control.service, self.control.finish, self.control.fds,
+                               self.control.patience))
         self.environment.update(self.control.environment())
         self.environment.update(threads_environment(
             self.options.threads, self.options.access, self.options.view, self.options.shared))
         if self.options.probes is not None:
-            if target.linkage is Linkage.STATIC:
-                raise BadInput("is static: probes need libtthread, which cannot be loaded into it",
-                               where=str(target.executable), remedy="leave --probe out, or link it dynamically")
             if self.pt is not None:
                 self.lack("the flow through probed places: changed code is kept with --engine soft only")
             folder = self.bundle.path / PROBES
             self.options.probes.write(folder)
             self.environment.update(probes_environment(folder))
-        self._add_watches(target)
+        self._add_watches()
         _remember_folder(self.bundle, self.environment)
-        self.parts.append(Part("thunks", self.control.service, self.control.finish, self.control.fds,
-                               self.control.patience))
 
-    def _add_watches(self, target: Target) -> None:
+    def _add_watches(self) -> None:
         plan = self.options.watches
         if plan is None:
             return
-        if target.linkage is Linkage.STATIC:
-            raise BadInput("is static: watchpoints need libtthread, which cannot be loaded into it",
-                           where=str(target.executable), remedy="leave --watch out, or link it dynamically")
         if self.pt is not None:
             check_processor(plan.slots)
         folder = self.bundle.path / WATCHES
