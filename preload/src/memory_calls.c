@@ -60,8 +60,11 @@ static pid_t process_of(pid_t pid)
 	return ptw_process_mode && pid == (pid_t)ptw_shared->main_pid ? ptw_getpid() : pid;
 }
 
-static ssize_t copy(long call, pid_t pid, const struct iovec *local, unsigned long locals, const struct iovec *remote,
-		    unsigned long remotes, unsigned long flags, const struct ptw_frame *caller)
+/* By its name it is known that the call is the program's (merge/ptweave/merge/own_calls.py). */
+static __attribute__((noinline, noclone)) ssize_t copy(long call, pid_t pid, const struct iovec *local,
+						       unsigned long locals, const struct iovec *remote,
+						       unsigned long remotes, unsigned long flags,
+						       const struct ptw_frame *caller)
 {
 	bool reads = call == SYS_process_vm_readv;
 	if (ptw_tracking) {

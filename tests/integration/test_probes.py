@@ -307,13 +307,13 @@ def test_the_list_shows_function_and_instructions(program: Path) -> None:
 
 
 def test_a_program_that_is_given_as_a_relative_path_has_its_libraries(program: Path, tmp_path: Path) -> None:
-    whole = ptweave("probe", "--list", "malloc", "--no-instructions", program)
+    whole = ptweave("probe", "--list", "libc.so.6:qsort", "--no-instructions", program)
     assert whole.status == 0 and b"libc.so.6+0x" in whole.out
     for given in (f"./{program.name}", program.name):
-        done = ptweave("probe", "--list", "malloc", "--no-instructions", given, cwd=program.parent)
+        done = ptweave("probe", "--list", "libc.so.6:qsort", "--no-instructions", given, cwd=program.parent)
         assert (done.status, done.out, done.err) == (0, whole.out, "")
     run = tmp_path / "run.ptw"
-    recorded = ptweave("record", "-q", "-o", run, "--probe", "malloc", "--watch", "stdout", "--engine", "soft", "--",
+    recorded = ptweave("record", "-q", "-o", run, "--probe", "libc.so.6:qsort", "--watch", "stdout", "--engine", "soft", "--",
                        f"./{program.name}", "1", cwd=program.parent)
     assert (recorded.status, recorded.err) == (0, "")
     assert ptweave("merge", "-q", run).status == 0
