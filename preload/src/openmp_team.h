@@ -15,6 +15,16 @@
 #include "pages.h"
 #include "slots.h"
 
+struct ptw_team;
+
+/* A thread's way through a barrier. */
+struct ptw_passage {
+	const struct ptw_openmp *openmp;
+	struct ptw_team *team; /* NULL: outside of regions a barrier is none */
+	const void *barrier;
+	uint64_t enter, version, count;
+};
+
 struct ptw_team {
 	const void *reductions; /* GOMP_parallel_reductions looks here, and nowhere else in a region's data */
 	uint64_t begin, end, order, tasks, tasks_done; /* objects */
@@ -28,10 +38,12 @@ struct ptw_team {
 	uint32_t shift;         /* of the barrier among its like */
 	uint32_t has_tasks;
 	uint32_t is_cancelled;
+	struct ptw_team *outer; /* its maker's, before */
+	struct ptw_passage outer_single;
 	uint64_t made_free;     /* when its maker had done its own part */
 };
 
-/* The team this thread works in; NULL outside of parallel regions. */
+/* The team this thread works in; NULL where it never did, and in who makes teams outside of them. */
 extern PTW_HIDDEN __thread struct ptw_team *ptw_team __attribute__((tls_model("initial-exec")));
 
 static inline void ptw_team_boundary(void)

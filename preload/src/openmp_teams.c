@@ -12,16 +12,8 @@
 #include "alias.h"
 #include "event.h"
 
-/* A thread's way through a barrier. */
-struct passage {
-	const struct ptw_openmp *openmp;
-	struct ptw_team *team; /* NULL: outside of regions a barrier is none */
-	const void *barrier;
-	uint64_t enter, version, count;
-};
-
 /* Where one thread does what the others then get, it arrives behind that: which is the first is known when it is. */
-static __thread struct passage single __attribute__((tls_model("initial-exec")));
+static __thread struct ptw_passage single __attribute__((tls_model("initial-exec")));
 
 static __thread uint32_t cancelled __attribute__((tls_model("initial-exec"))); /* regions that this thread made */
 
@@ -60,22 +52,21 @@ void ptw_team_meet_tasks(const struct ptw_frame *caller, uint64_t enter)
 
 /* --- members --- */
 
-/* What each member of a team does instead of the region's body. */
+/* What each member of a team does instead of the region's body. When this returns the library has it do what tasks are
+ * left, before the region is over: it stays in the team. Its maker leaves the team when it is (`join`); the others do
+ * nothing before they are in the next. */
 static void work(void *data)
 {
-	struct ptw_team *team = data, *outer = ptw_team;
+	struct ptw_team *team = data;
 	struct ptw_frame caller = PTW_CALLER;
 	uint64_t enter = ptw_tsc();
 	ptw_openmp_learn(team->code, &team->copy);
 	uint32_t count = (uint32_t)team->copy.omp_get_num_threads();
-	struct passage outer_single = single;
 	int64_t number = team->copy.omp_get_thread_num();
 	ptw_team = team;
 	ptw_team_acquire(PTW_TEAM_BEGIN, &caller, enter, &team->name->begin, number, count);
 	team->body(team->data);
 	ptw_team_release(PTW_TEAM_END, &caller, &team->name->end, number, count);
-	ptw_team = outer;
-	single = outer_single;
 	if (number == 0)
 		team->made_free = ptw_tsc();
 }
@@ -86,6 +77,8 @@ static void *make(struct ptw_team *team, const struct ptw_frame *caller, ptw_ope
 {
 	team->reductions = NULL;
 	team->name = team;
+	team->outer = ptw_team;
+	team->outer_single = single;
 	team->body = body;
 	team->data = data;
 	team->functions = ptw_openmp_for(caller->pc);
@@ -105,6 +98,8 @@ static void join(struct ptw_team *team, const struct ptw_frame *caller)
 	if (team->has_tasks)
 		ptw_team_acquire(PTW_TASK_WAIT, caller, enter, &team->tasks_done, 0, 0);
 	cancelled += team->is_cancelled;
+	ptw_team = team->outer;
+	single = team->outer_single;
 }
 
 #define LIST(...) __VA_ARGS__
@@ -145,9 +140,9 @@ unsigned GOMP_parallel_reductions(ptw_openmp_body *body, void *data, unsigned co
 
 /* --- barriers --- */
 
-static struct passage arrival(const struct ptw_frame *caller)
+static struct ptw_passage arrival(const struct ptw_frame *caller)
 {
-	struct passage passage = {.openmp = ptw_openmp_for(caller->pc), .team = ptw_team};
+	struct ptw_passage passage = {.openmp = ptw_openmp_for(caller->pc), .team = ptw_team};
 	ptw_team_boundary(); /* before the arrival is logged: a thunk of its own begins there */
 	ptw_team_boundary(); /* the arrival begins a thunk in which nothing is accessed */
 	passage.enter = ptw_tsc();
@@ -161,7 +156,7 @@ static struct passage arrival(const struct ptw_frame *caller)
 	return passage;
 }
 
-static void log_arrival(const struct passage *passage, const struct ptw_frame *caller)
+static void log_arrival(const struct ptw_passage *passage, const struct ptw_frame *caller)
 {
 	if (!passage->team)
 		return;
@@ -169,14 +164,14 @@ static void log_arrival(const struct passage *passage, const struct ptw_frame *c
 	ptw_log(&arrive, caller, passage->enter, ptw_tsc());
 }
 
-static struct passage arrive(const struct ptw_frame *caller)
+static struct ptw_passage arrive(const struct ptw_frame *caller)
 {
-	struct passage passage = arrival(caller);
+	struct ptw_passage passage = arrival(caller);
 	log_arrival(&passage, caller);
 	return passage;
 }
 
-static void leave(const struct passage *passage, const struct ptw_frame *caller)
+static void leave(const struct ptw_passage *passage, const struct ptw_frame *caller)
 {
 	if (passage->team) {
 		ptw_team_acquire(PTW_BARRIER_WAIT, caller, passage->enter, passage->barrier, 0, passage->count);
@@ -190,7 +185,7 @@ static void leave(const struct passage *passage, const struct ptw_frame *caller)
 	void name(void)                                                                                       \
 	{                                                                                                     \
 		struct ptw_frame caller = PTW_CALLER;                                                         \
-		struct passage passage = arrive(&caller);                                                     \
+		struct ptw_passage passage = arrive(&caller);                                                     \
 		passage.openmp->name();                                                                       \
 		leave(&passage, &caller);                                                                     \
 	}
@@ -198,7 +193,7 @@ static void leave(const struct passage *passage, const struct ptw_frame *caller)
 	bool name(void)                                                                                       \
 	{                                                                                                     \
 		struct ptw_frame caller = PTW_CALLER;                                                         \
-		struct passage passage = arrive(&caller);                                                     \
+		struct ptw_passage passage = arrive(&caller);                                                     \
 		bool result = passage.openmp->name();                                                         \
 		leave(&passage, &caller);                                                                     \
 		return result;                                                                                \
@@ -214,7 +209,7 @@ CANCELLED(GOMP_sections_end_cancel)
 void GOMP_workshare_task_reduction_unregister(bool cancelled)
 {
 	struct ptw_frame caller = PTW_CALLER;
-	struct passage passage = arrive(&caller);
+	struct ptw_passage passage = arrive(&caller);
 	passage.openmp->GOMP_workshare_task_reduction_unregister(cancelled);
 	leave(&passage, &caller);
 }
@@ -222,7 +217,7 @@ void GOMP_workshare_task_reduction_unregister(bool cancelled)
 void *GOMP_single_copy_start(void)
 {
 	struct ptw_frame caller = PTW_CALLER;
-	struct passage passage = arrival(&caller);
+	struct ptw_passage passage = arrival(&caller);
 	void *result = passage.openmp->GOMP_single_copy_start();
 	if (result) {
 		log_arrival(&passage, &caller);
@@ -236,7 +231,7 @@ void *GOMP_single_copy_start(void)
 void GOMP_single_copy_end(void *data)
 {
 	struct ptw_frame caller = PTW_CALLER;
-	struct passage passage = single;
+	struct ptw_passage passage = single;
 	if (!passage.openmp)
 		passage.openmp = ptw_openmp_for(caller.pc);
 	ptw_team_boundary();

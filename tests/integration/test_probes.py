@@ -313,8 +313,8 @@ def test_a_program_that_is_given_as_a_relative_path_has_its_libraries(program: P
         done = ptweave("probe", "--list", "libc.so.6:qsort", "--no-instructions", given, cwd=program.parent)
         assert (done.status, done.out, done.err) == (0, whole.out, "")
     run = tmp_path / "run.ptw"
-    recorded = ptweave("record", "-q", "-o", run, "--probe", "libc.so.6:qsort", "--watch", "stdout", "--engine", "soft", "--",
-                       f"./{program.name}", "1", cwd=program.parent)
+    recorded = ptweave("record", "-q", "-o", run, "--probe", "libc.so.6:qsort", "--watch", "stdout",
+                       "--engine", "soft", "--", f"./{program.name}", "1", cwd=program.parent)
     assert (recorded.status, recorded.err) == (0, "")
     assert ptweave("merge", "-q", run).status == 0
     for table in ("probe_sites", "watch_sites"):

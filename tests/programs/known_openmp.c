@@ -13,7 +13,7 @@ enum { PAGE = 4096, APART = 16 * PAGE, THREADS = 3, ROUNDS = 4 };
 
 enum which {
 	BARRIER, LOOP, SECTIONS, SINGLE, COPIED, CRITICAL, NAMED, ORDERED, LOCK, TRIED, NESTED_LOCK, TASK, DEPENDENT, TASKLOOP,
-	GROUP, DOACROSS, DYNAMIC, GUIDED, RUNTIME, PARALLEL_SECTIONS, REDUCED, INNER, FEWER, ATOMIC, CANCELLED, PLANTED, PAGES
+	GROUP, DOACROSS, DYNAMIC, GUIDED, RUNTIME, PARALLEL_SECTIONS, REDUCED, INNER, FEWER, ATOMIC, CANCELLED, LEFT, PLANTED, PAGES
 };
 
 static _Alignas(PAGE) volatile long pages[PAGES][APART / sizeof(long)];
@@ -205,6 +205,26 @@ static void regions(void)
 	}
 }
 
+/* Tasks that nobody waits for are done when the region is over, by whoever has nothing else to do. */
+static long left_over(void)
+{
+	long sum = 0;
+#pragma omp parallel num_threads(THREADS)
+#pragma omp single nowait
+	{
+		pages[LEFT][0]++;
+		for (int i = 1; i < 4; i++)
+#pragma omp task firstprivate(i)
+			{
+				usleep(2000); /* the others take some */
+				pages[LEFT][i * PAGE / 8] += pages[LEFT][0] + i;
+			}
+	}
+	for (int i = 1; i < 4; i++)
+		sum += pages[LEFT][i * PAGE / 8];
+	return sum;
+}
+
 int main(void)
 {
 	long copied = 0, sum = 0;
@@ -230,6 +250,7 @@ int main(void)
 			pages[ATOMIC][0]++;
 		}
 		regions();
+		sum += left_over();
 	}
 	for (int i = 0; i < PAGES; i++)
 		if (i != PLANTED)
