@@ -76,12 +76,17 @@ static void search_data(const struct dl_phdr_info *info, struct found *found)
 	}
 }
 
+bool ptw_is_openmp(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	return strncmp(slash ? slash + 1 : path, "libgomp", 7) == 0;
+}
+
 bool ptw_openmp_share(const struct dl_phdr_info *info)
 {
 	struct found found = {0};
 	struct ptw_frame here = PTW_CALLER;
-	const char *name = strrchr(info->dlpi_name, '/');
-	if (ptw_options()->private_view || strncmp(name ? name + 1 : info->dlpi_name, "libgomp", 7) != 0)
+	if (ptw_options()->private_view || !ptw_is_openmp(info->dlpi_name))
 		return false;
 	search_data(info, &found);
 	if (found.candidates != 1)

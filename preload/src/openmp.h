@@ -14,6 +14,9 @@
 #include <link.h>
 #include <stdbool.h>
 
+/* Is it GCC's OpenMP, by its name? */
+PTW_HIDDEN bool ptw_is_openmp(const char *path);
+
 /* A library's futexes are the program's from now on. False: it is another one, or not as we know it. */
 PTW_HIDDEN bool ptw_openmp_share(const struct dl_phdr_info *info);
 

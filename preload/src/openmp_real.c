@@ -5,6 +5,7 @@
 
 #include "handshake.h"
 #include "next.h"
+#include "openmp.h"
 
 #include <dlfcn.h>
 #include <link.h>
@@ -14,7 +15,12 @@
 
 enum { CALLERS = 1024, COUNT = sizeof(struct ptw_openmp) / sizeof(void *) };
 
-static const char *const names[COUNT] = {
+/* One behind the other, without pointers: these the dynamic linker would have to move each time a program begins. */
+static const struct {
+#define X(result, name, parameters) char name[sizeof #name];
+	PTW_OPENMP_FUNCTIONS(X)
+#undef X
+} names = {
 #define X(result, name, parameters) #name,
 	PTW_OPENMP_FUNCTIONS(X)
 #undef X
@@ -33,13 +39,11 @@ static const char *base_name(const char *path)
 	return slash ? slash + 1 : path;
 }
 
-static bool is_openmp(const char *name) { return strncmp(base_name(name), "libgomp", 7) == 0; }
-
 /* The library of that name; NULL: any OpenMP. */
 static const struct link_map *loaded(const char *name)
 {
 	for (const struct link_map *map = _r_debug.r_map; map; map = map->l_next)
-		if (name ? strcmp(base_name(map->l_name), base_name(name)) == 0 : is_openmp(map->l_name))
+		if (name ? strcmp(base_name(map->l_name), base_name(name)) == 0 : ptw_is_openmp(map->l_name))
 			return map;
 	return NULL;
 }
@@ -53,7 +57,7 @@ static const struct link_map *needed_by(const struct link_map *object)
 			text = (const char *)(entry->d_un.d_ptr < object->l_addr ? entry->d_un.d_ptr + object->l_addr
 										 : entry->d_un.d_ptr);
 	for (const ElfW(Dyn) *entry = object->l_ld; text && entry->d_tag != DT_NULL; entry++)
-		if (entry->d_tag == DT_NEEDED && is_openmp(text + entry->d_un.d_val))
+		if (entry->d_tag == DT_NEEDED && ptw_is_openmp(text + entry->d_un.d_val))
 			return loaded(text + entry->d_un.d_val);
 	return NULL;
 }
@@ -66,8 +70,9 @@ static void find(const struct link_map *caller, void **ret)
 		library = needed_by(caller);
 		library = library ? library : loaded(NULL);
 	}
-	for (unsigned i = 0; i < COUNT; i++)
-		ret[i] = library ? ptw_next_in(library, names[i], ptw_next_hash(names[i]), NULL) : dlsym(RTLD_NEXT, names[i]);
+	const char *name = (const char *)&names;
+	for (unsigned i = 0; i < COUNT; i++, name += strlen(name) + 1)
+		ret[i] = library ? ptw_next_in(library, name, ptw_next_hash(name), NULL) : dlsym(RTLD_NEXT, name);
 }
 
 static struct caller *entry_of(const struct link_map *map)

@@ -95,30 +95,21 @@ PTW_EXPORT void GOMP_task(ptw_openmp_body *body, void *data, ptw_openmp_copy *co
 					     priority, detach);
 }
 
-PTW_EXPORT void GOMP_taskloop(ptw_openmp_body *body, void *data, ptw_openmp_copy *copy, long size, long align,
-			      unsigned flags, unsigned long tasks, int priority, long start, long end, long step)
-{
-	struct ptw_frame caller = PTW_CALLER;
-	const struct ptw_openmp *openmp = ptw_openmp_for(caller.pc);
-	body = made(&caller, body, 0);
-	uint64_t enter = ptw_tsc();
-	openmp->GOMP_taskloop(body, data, copy, size, align, flags, tasks, priority, start, end, step);
-	if (!(flags & PTW_OPENMP_TASK_NO_GROUP))
-		ptw_team_meet_tasks(&caller, enter);
-}
+#define TASKLOOP(name, type)                                                                                  \
+	PTW_EXPORT void name(ptw_openmp_body *body, void *data, ptw_openmp_copy *copy, long size, long align, \
+			     unsigned flags, unsigned long tasks, int priority, type start, type end, type step) \
+	{                                                                                                     \
+		struct ptw_frame caller = PTW_CALLER;                                                         \
+		const struct ptw_openmp *openmp = ptw_openmp_for(caller.pc);                                  \
+		body = made(&caller, body, 0);                                                                \
+		uint64_t enter = ptw_tsc();                                                                   \
+		openmp->name(body, data, copy, size, align, flags, tasks, priority, start, end, step);        \
+		if (!(flags & PTW_OPENMP_TASK_NO_GROUP))                                                      \
+			ptw_team_meet_tasks(&caller, enter);                                                  \
+	}
 
-PTW_EXPORT void GOMP_taskloop_ull(ptw_openmp_body *body, void *data, ptw_openmp_copy *copy, long size, long align,
-				  unsigned flags, unsigned long tasks, int priority, unsigned long long start,
-				  unsigned long long end, unsigned long long step)
-{
-	struct ptw_frame caller = PTW_CALLER;
-	const struct ptw_openmp *openmp = ptw_openmp_for(caller.pc);
-	body = made(&caller, body, 0);
-	uint64_t enter = ptw_tsc();
-	openmp->GOMP_taskloop_ull(body, data, copy, size, align, flags, tasks, priority, start, end, step);
-	if (!(flags & PTW_OPENMP_TASK_NO_GROUP))
-		ptw_team_meet_tasks(&caller, enter);
-}
+TASKLOOP(GOMP_taskloop, long)
+TASKLOOP(GOMP_taskloop_ull, unsigned long long)
 
 #define WAIT(name, parameters, arguments)                                                                     \
 	PTW_EXPORT void name parameters                                                                       \

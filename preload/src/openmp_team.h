@@ -32,8 +32,7 @@ struct ptw_team {
 	struct ptw_team *name; /* this, where the program sees it: others may look through the alias */
 	ptw_openmp_body *body;
 	void *data;
-	const struct ptw_openmp *functions;
-	struct ptw_openmp copy; /* of them: a member's process may not know them */
+	struct ptw_openmp functions; /* a copy: a member's process may not know them */
 	uint64_t code;          /* in the caller's library */
 	uint32_t shift;         /* of the barrier among its like */
 	uint32_t has_tasks;

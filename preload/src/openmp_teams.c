@@ -60,9 +60,9 @@ static void work(void *data)
 	struct ptw_team *team = data;
 	struct ptw_frame caller = PTW_CALLER;
 	uint64_t enter = ptw_tsc();
-	ptw_openmp_learn(team->code, &team->copy);
-	uint32_t count = (uint32_t)team->copy.omp_get_num_threads();
-	int64_t number = team->copy.omp_get_thread_num();
+	ptw_openmp_learn(team->code, &team->functions);
+	uint32_t count = (uint32_t)team->functions.omp_get_num_threads();
+	int64_t number = team->functions.omp_get_thread_num();
 	ptw_team = team;
 	ptw_team_acquire(PTW_TEAM_BEGIN, &caller, enter, &team->name->begin, number, count);
 	team->body(team->data);
@@ -81,8 +81,7 @@ static void *make(struct ptw_team *team, const struct ptw_frame *caller, ptw_ope
 	team->outer_single = single;
 	team->body = body;
 	team->data = data;
-	team->functions = ptw_openmp_for(caller->pc);
-	team->copy = *team->functions;
+	team->functions = *ptw_openmp_for(caller->pc);
 	team->code = caller->pc;
 	team->shift = cancelled;
 	team->has_tasks = team->is_cancelled = 0;
@@ -95,8 +94,7 @@ static void join(struct ptw_team *team, const struct ptw_frame *caller)
 {
 	uint64_t enter = team->made_free;
 	ptw_team_acquire(PTW_TEAM_JOIN, caller, enter, &team->end, 0, 0);
-	if (team->has_tasks)
-		ptw_team_acquire(PTW_TASK_WAIT, caller, enter, &team->tasks_done, 0, 0);
+	ptw_team_meet_tasks(caller, enter);
 	cancelled += team->is_cancelled;
 	ptw_team = team->outer;
 	single = team->outer_single;
@@ -109,7 +107,7 @@ static void join(struct ptw_team *team, const struct ptw_frame *caller)
 		struct ptw_frame caller = PTW_CALLER;                                                         \
 		struct ptw_team team;                                                                         \
 		void *shared = make(&team, &caller, body, data, count);                                       \
-		team.functions->name(work, shared, count, LIST arguments);                                    \
+		team.functions.name(work, shared, count, LIST arguments);                                    \
 		join(&team, &caller);                                                                         \
 	}
 #define LOOP(name) REGION(name, (long start, long end, long step, unsigned flags), (start, end, step, flags))
@@ -133,7 +131,7 @@ unsigned GOMP_parallel_reductions(ptw_openmp_body *body, void *data, unsigned co
 	struct ptw_team team;
 	struct ptw_team *shared = make(&team, &caller, body, data, count);
 	team.reductions = *(void **)data;
-	unsigned result = team.functions->GOMP_parallel_reductions(work, shared, count, flags);
+	unsigned result = team.functions.GOMP_parallel_reductions(work, shared, count, flags);
 	join(&team, &caller);
 	return result;
 }
