@@ -283,8 +283,9 @@ class Import:
                 if size > MAX_TRACE:
                     raise BadInput(f"is larger than {MAX_TRACE} bytes", where=where, remedy="cut it into parts")
                 sink.write(chunk)
-                found = found or PSB in end + chunk
-                end = (end + chunk)[1 - len(PSB):]
+                if not found:
+                    joined = end + chunk
+                    found, end = PSB in joined, joined[1 - len(PSB):]
         self.ledger.add(stream, "bytes", stored=size)
         return found
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from ptweave.cli.options import add_run
+from ptweave.cli.options import add_run, nothing_between
 from ptweave.data import BadInput, Bundle, Exit
 
 SUMMARY = "print a run as text: packets, blocks, instructions or events"
@@ -60,9 +60,8 @@ def run(args: argparse.Namespace) -> int:
         dumped = dump_flow(bundle, form, write, args.threads, begin, end, with_bytes=args.bytes)
     sys.stdout.buffer.flush()
     if not write.shown and form is not Form.EVENTS and (args.begin is not None or args.end is not None):
-        raise BadInput("there is nothing of the run", where=" ".join(
-            f"{option} {text}" for option, text in (("--from", args.begin), ("--to", args.end)) if text is not None),
-            remedy='ptweave query RUN "select thread, blocks, t_start, t_end from threads" shows what there is')
+        raise nothing_between(args.begin, args.end, 'ptweave query RUN "select thread, blocks, t_start, t_end '
+                              'from threads" shows what there is')
     if dumped.gaps and form is Form.IPS:
         say(f"{bundle.path}: incomplete: gaps: {dumped.summary()}")
     return int(Exit.INCOMPLETE if dumped.gaps else Exit.DONE)

@@ -212,3 +212,9 @@ def output_path(args: argparse.Namespace, words: list[str]) -> Path:
     if args.output is not None:
         return Path(args.output)
     return Path(Path(words[0]).name + SUFFIX)
+
+
+def nothing_between(begin: object, end: object, remedy: str) -> BadInput:
+    """The error of a --from and --to (None: not given) with nothing of the run between them."""
+    given = " ".join(f"{option} {text}" for option, text in (("--from", begin), ("--to", end)) if text is not None)
+    return BadInput("there is nothing of the run", where=given, remedy=remedy)

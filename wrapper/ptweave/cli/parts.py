@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ptweave.cli.options import nothing_between
 from ptweave.data.errors import BadInput
 from ptweave.merge import Run
 from ptweave.merge.questions import Part
@@ -66,9 +67,8 @@ def times_of(run: Run, args: argparse.Namespace) -> tuple[int | None, int | None
     begin, end = (None if one is None else _absolute(one, known) for one in (args.begin, args.end))
     check_order(begin, end)
     if known is not None and ((begin is not None and begin > known[1]) or (end is not None and end < known[0])):
-        raise BadInput("there is nothing of the run", where=" ".join(
-            f"{option} {t}" for option, t in (("--from", begin), ("--to", end)) if t is not None),
-            remedy=f"it has times from {known[0]} to {known[1]} ({(known[1] - known[0]) / 1e9:.6f} s)")
+        raise nothing_between(
+            begin, end, f"it has times from {known[0]} to {known[1]} ({(known[1] - known[0]) / 1e9:.6f} s)")
     return begin, end
 
 
