@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import random
 import shutil
+import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from itertools import pairwise
@@ -117,6 +119,15 @@ def test_processes_give_the_same_tables(tmp_path: Path, machines: list[Machine],
     assert seen == sorted(seen)
     assert seen[-1] == (report.trace_bytes, report.trace_bytes)
     assert not (bundle.decoded / "tasks").exists()
+
+
+def test_a_decode_leaves_no_process_or_thread_behind(tmp_path: Path, machines: list[Machine]) -> None:
+    """One that lives on for a moment holds the bundle's lock: the next decode or merge would be refused."""
+    bundle = Bundle.open(build(tmp_path / "run.ptw", machines).write().path)
+    threads = threading.active_count()
+    decode_flow(bundle, jobs=2, size=9000)
+    alive = [process.pid for process in multiprocessing.active_children()], threading.active_count()
+    assert alive == ([], threads)
 
 
 def test_control_other_cuts_give_other_rows(tmp_path: Path, machines: list[Machine]) -> None:

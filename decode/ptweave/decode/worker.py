@@ -43,8 +43,7 @@ def begin(path: Path, decoder: str, parent: int) -> None:
 
 def decode(task: Task, file: Path) -> None:
     assert _decoding is not None
-    _decoding.run(task, file)
-    release_memory()
+    _decoding.run(task, file)  # and keep the memory: the next task wants as much again
 
 
 def write(part: Part, folder: Path, clocks: Clocks) -> None:

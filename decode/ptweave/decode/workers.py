@@ -111,6 +111,8 @@ class Pool:
         _start_tracker()
         self._executor = ProcessPoolExecutor(
             jobs, multiprocessing.get_context(method), begin, (bundle.path, decoder.value, os.getpid()))
+        # an executor that was told not to wait cannot be waited for any more: another thread does
+        self._ending = threading.Thread(target=self._executor.shutdown)
 
     def decode(self, task: Task, file: Path, moved: Callable[[int], None]) -> Future[None]:
         future = self._submit(decode, task, file)
@@ -130,7 +132,7 @@ class Pool:
         return seconds
 
     def end(self) -> None:
-        self._executor.shutdown(wait=False)  # who has nothing left to do ends, while others work
+        self._ending.start()  # who has nothing left to do ends, while others work
 
     def _submit(self, work: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> Future[T]:
         """Hand over work; a process may have been killed since the last wait, and then there is nobody to take it."""
@@ -164,7 +166,7 @@ class Pool:
                     process.kill()
             self._give_up()
         else:
-            self._executor.shutdown(wait=True)
+            self._ending.join()  # a process that lived on would hold the bundle's lock
 
     def _give_up(self) -> None:
         """Take the executor down, and do not wait for ever: what ended the work may have been a signal's exception,
