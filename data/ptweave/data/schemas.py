@@ -117,18 +117,18 @@ LINES = pa.list_(pa.field("item", pa.struct([("file", pa.string()), ("line", pa.
                                              ("instructions", pa.int32())])))
 
 BLOCKS = Table("blocks", "a distinct basic block: from an entry to the first branch, or to where an event cut it", (
-    Column("block", _I32, "", "block number"),
+    Column("block", _I32, "", "block number", delta=True),
     Column("image", _I32, "", "image it is in"),
     Column("offset", _I64, "bytes", "offset of its first instruction in the image's file"),
     Column("ip", _U64, "address", "address of its first instruction where it ran first"),
-    Column("size", _I32, "bytes", "from its first instruction to the end of its last"),
-    Column("instructions", _I32, "instructions", "instructions in it"),
+    Column("size", _I32, "bytes", "from its first instruction to the end of its last", split=True),
+    Column("instructions", _I32, "instructions", "instructions in it", split=True),
     Column("last", _STR, "", "class of the last instruction: other, cond_jump, jump, ind_jump, call, ind_call, "
            "return, syscall, far", dictionary=True),
     Column("last_ip", _U64, "address", "address of its last instruction where it ran first"),
     Column("mode", pa.int8(), "bits", "64, 32 or 16: the processor's mode when it ran; 0 not known"),
     Column("function", _STR, "", "function it is in, demangled; null unknown", dictionary=True),
-    Column("function_offset", _I64, "bytes", "offset of the block in that function"),
+    Column("function_offset", _I64, "bytes", "offset of the block in that function", split=True),
     Column("file", _STR, "", "source file; null without line information", dictionary=True),
     Column("line", _I32, "", "source line; null without line information"),
     Column("last_file", _STR, "", "source file of its last instruction", dictionary=True),
@@ -138,10 +138,10 @@ BLOCKS = Table("blocks", "a distinct basic block: from an entry to the first bra
 ), ("block",))
 
 PATHS = Table("paths", "a distinct sequence of blocks executed in one go", (
-    Column("path", _I32, "", "path number"),
-    Column("blocks", pa.list_(_I32), "", "its blocks in order"),
-    Column("length", _I32, "blocks", "blocks in it"),
-    Column("instructions", _I32, "instructions", "instructions in it"),
+    Column("path", _I32, "", "path number", delta=True),
+    Column("blocks", pa.list_(_I32), "", "its blocks in order", split=True),
+    Column("length", _I32, "blocks", "blocks in it", split=True),
+    Column("instructions", _I32, "instructions", "instructions in it", split=True),
 ), ("path",))
 
 FLOW = Table("flow", "a path executed", (
@@ -225,7 +225,7 @@ SYSCALLS = Table("syscalls", "a system call the program made", (
 THUNKS = Table("thunks", "what a thread does from one synchronisation operation to the next", (
     _THREAD, Column("thunk", _I32, "", "ordinal in the thread", delta=True),
     Column("operation", _STR, "", "operation that began it (start, mutex_lock, barrier_wait, …)", dictionary=True),
-    Column("object", _U64, "address", "object of that operation; null none"),
+    Column("object", _U64, "address", "object of that operation; null none", split=True),
     Column("variable", _STR, "", "variable that object is (`lock`) or is in (`server+0x38`); null none, or unknown",
            dictionary=True),
     Column("result", _I64, "", "what the operation returned"),
@@ -433,18 +433,19 @@ WATCH_SITES = Table("watch_sites", "a watchpoint (--watch)", (
 
 PROFILE = Table("profile", "a distinct call stack of a thread and what ran in its top frame", (
     _THREAD, Column("stack", _I32, "", "stack number", delta=True),
-    Column("calls", _I64, "calls", "times it was called"),
-    Column("instructions", _I64, "instructions", "executed in its top function"),
-    Column("blocks", _I64, "blocks", "executed in its top function"),
-    Column("time", _I64, "ns", "in its top function: of the time between two known moments its share of the blocks"),
+    Column("calls", _I64, "calls", "times it was called", split=True),
+    Column("instructions", _I64, "instructions", "executed in its top function", split=True),
+    Column("blocks", _I64, "blocks", "executed in its top function", split=True),
+    Column("time", _I64, "ns", "in its top function: of the time between two known moments its share of the blocks",
+           split=True),
 ), ("thread", "stack"))
 
 STACKS = Table("stacks", "a call stack: its parent's frames and one more (the macro frames(stack) lists all)", (
     Column("stack", _I32, "", "stack number", delta=True),
-    Column("parent", _I32, "", "stack without the top frame; null at the bottom", delta=True),
-    Column("depth", _I32, "frames", "frames in it"),
+    Column("parent", _I32, "", "stack without the top frame; null at the bottom", split=True),
+    Column("depth", _I32, "frames", "frames in it", split=True),
     Column("function", _STR, "", "function of the top frame", dictionary=True),
-    Column("image", _I32, "", "image that function is in; null unknown"),
+    Column("image", _I32, "", "image that function is in; null unknown", split=True),
     Column("block", _I32, "", "block that called it (null at the bottom)"),
 ), ("stack",))
 
