@@ -157,6 +157,13 @@ int64_t ptm_program_scan(const struct ptm_program *program, const int64_t *seqs,
 			 int64_t *seq_out, int32_t *block_out, size_t room);
 /* 1 when each of `n` executed paths begins where the one before it ended, 0 when not (or one does not exist). */
 int ptm_program_follows(const struct ptm_program *program, const int64_t *seqs, const int32_t *paths, size_t n);
+/* Batches of executed paths in which a path came first and last; 0 none. */
+struct ptm_met {
+	uint32_t first, last;
+};
+/* Note in `met`, by path, that `n` executed paths are batch `batch`; those that do not exist are left out. */
+void ptm_program_meet(const struct ptm_program *program, const int32_t *paths, size_t n, uint32_t batch,
+		      struct ptm_met *met);
 /* Block ordinal after path `path` that begins at `seq`; or -EINVAL. */
 int64_t ptm_program_after(const struct ptm_program *program, int64_t seq, int32_t path);
 
@@ -243,9 +250,11 @@ int ptm_callers_number(struct ptm_callers *callers, const struct ptm_mark *marks
 /* The distinct ones, valid until more are numbered. */
 const struct ptm_returns *ptm_callers_items(const struct ptm_callers *callers, size_t *ret);
 
-/* Numbers keys that are less than `limit`: 0, 1, … as they are met first, -1 of negative ones, into `which`, and where each
- * was met first into `first`. `place` has room for `limit`. Returns how many there are; -EINVAL. */
-int64_t ptm_distinct(const int32_t *keys, size_t n, int32_t *place, size_t limit, int32_t *which, int64_t *first);
+/* Numbers keys, those from `begin` on, that are less than `limit`, as they are met first; negative ones are none. `count`
+ * have a number already. `place` says which by key, -1 none; `first`, with room for all, where each was met first.
+ * Returns how many there are now; -EINVAL. */
+int64_t ptm_distinct(const int32_t *keys, size_t n, size_t begin, size_t count, int32_t *place, size_t limit,
+		     int64_t *first);
 
 /* Calls counted under their whole stack, and those folded because it was too deep, or there were too many. */
 void ptm_walk_folds(const struct ptm_walk *walk, int64_t *whole, int64_t *deep, int64_t *many);

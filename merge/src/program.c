@@ -188,6 +188,18 @@ int ptm_program_follows(const struct ptm_program *program, const int64_t *seqs, 
 	return 1;
 }
 
+void ptm_program_meet(const struct ptm_program *program, const int32_t *paths, size_t n, uint32_t batch,
+		      struct ptm_met *met)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (paths[i] < 0 || (size_t)paths[i] >= program->n_paths)
+			continue;
+		if (!met[paths[i]].first)
+			met[paths[i]].first = batch;
+		met[paths[i]].last = batch;
+	}
+}
+
 int64_t ptm_program_after(const struct ptm_program *program, int64_t seq, int32_t path)
 {
 	if (path < 0 || (size_t)path >= program->n_paths)

@@ -128,10 +128,23 @@ def test_parts_are_the_flow_one_after_the_other(program: Program, rows: list[tup
 
 
 def test_parts_are_about_of_one_size(program: Program) -> None:
-    flow = KeptFlow(Source(flow_of([(0, 1)] * 60, list(range(1, 60)))).read, program)
+    flow = KeptFlow(Source(flow_of([(0, 1)] * 60, list(range(1, 60)))).read, program, divided=True)
     list(flow.first())
     assert [cut.rows for cut in flow.cuts(4)] == [15, 30, 45]
     assert flow.cuts(1) == []
+
+
+def test_a_part_with_more_paths_of_its_own_has_fewer_rows(program: Program) -> None:
+    """Paths that come first take their time: 64 rows each."""
+    rows = [(0, path) for path in (0, 1, 2, 3)] * 20 + [(0, 3)] * 300
+    flow = KeptFlow(Source(flow_of(rows, list(range(20, len(rows), 20)))).read, program, divided=True)
+    list(flow.first())
+    (cut,) = flow.cuts(2)
+    first, second = cut.rows + 64 * 4, len(rows) - cut.rows + 64 * 1
+    assert abs(first - second) <= 40
+    plain = KeptFlow(Source(flow_of(rows, list(range(20, len(rows), 20)))).read, program)
+    list(plain.first())
+    assert cut.rows < plain.cuts(2)[0].rows
 
 
 def test_a_path_that_begins_one_block_late_is_told_from_one_that_follows(program: Program) -> None:

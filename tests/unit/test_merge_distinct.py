@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ptweave.merge import distinct as module
 from ptweave.merge.distinct import distinct
 
 
@@ -23,14 +25,21 @@ def expected(keys: list[int]) -> tuple[list[int], list[int]]:
 
 @given(st.lists(st.integers(-3, 9) | st.integers(0, 70_000) | st.sampled_from([2**31 - 1, 2**31 - 2, -2**31])))
 def test_numbers_are_told_apart_in_the_order_they_come(keys: list[int]) -> None:
-    first, which = distinct(np.array(keys, np.int32))
-    assert (first.tolist(), which.tolist()) == expected(keys)
+    found = distinct(np.array(keys, np.int32))
+    assert (found.first.tolist(), found.of(slice(None)).tolist()) == expected(keys)
 
 
 def test_control_another_order_is_another_answer() -> None:
-    assert distinct(np.array([5, 7], np.int32))[0].tolist() != expected([7, 7, 5])[0]
+    assert distinct(np.array([5, 7], np.int32)).first.tolist() != expected([7, 7, 5])[0]
 
 
 def test_parts_of_an_array_are_taken_as_they_are() -> None:
     keys = np.arange(20, dtype=np.int32)
-    assert distinct(keys[::-2])[1].tolist() == list(range(10))
+    assert distinct(keys[::-2]).of(slice(None)).tolist() == list(range(10))
+
+
+@given(st.lists(st.integers(-3, 9), max_size=30), st.integers(1, 7))
+def test_numbers_are_gone_over_in_parts(keys: list[int], rows: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "BATCH_ROWS", rows)
+        test_numbers_are_told_apart_in_the_order_they_come.hypothesis.inner_test(keys)  # type: ignore[attr-defined]

@@ -102,12 +102,13 @@ class Accesses:
 
         placed = Aligner(Records(records.t, records.t), Occurrences(seqs, lambda: bounds(seqs, clock())), gaps,
                          match, agree=agree, complete=not self._lost(thread)).run()
-        hit = np.flatnonzero(placed.occurrence >= 0)
-        occurrence = placed.occurrence[hit]
+        occurrence, exact = placed.part(0, placed.records)
+        hit = np.flatnonzero(occurrence >= 0)
+        occurrence = occurrence[hit]
         fault = ~records.elsewhere[hit] & (found.resumed[occurrence] >= 0) & (found.ip[occurrence] == records.ip[hit])
         hidden = found.cut[occurrence] & ~fault & ~records.elsewhere[hit]
         self.places.put(self._starts[at] + hit, np.where(fault, found.resumed[occurrence], seqs[occurrence]),
-                        placed.exact[hit] & ~hidden)
+                        exact[hit] & ~hidden)
 
     def _lost(self, thread: int) -> bool:
         name = f"dependence/{thread}"

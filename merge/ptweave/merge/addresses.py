@@ -141,7 +141,7 @@ class Addresses:
         """Which of its address spaces a thread was in at given times: ordinals, less than MAX_SPACES."""
         task = self._tasks.threads.get(thread)
         if task is None or len(task.spaces) < 2:
-            return np.zeros(len(times), np.int64)
+            return np.broadcast_to(np.zeros((), np.int64), len(times))  # takes no memory: there may be millions
         since = np.array([t for t, _ in task.spaces], np.int64)
         return np.maximum(np.searchsorted(since, times, side="right") - 1, 0)
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import bisect
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -78,10 +78,36 @@ Match = Callable[[I64, I64], Bools]
 
 @dataclass
 class Placement:
-    """For each record the occurrence it was made at (−1 none) and whether that is certain."""
+    """Where `records` were made. `certain`: runs of them, ascending: first occurrence, first record, record after.
+    `guessed`: records, and the occurrence of each."""
 
-    occurrence: I64
-    exact: Bools
+    records: int
+    certain: list[tuple[int, int, int]] = field(default_factory=list)
+    guessed: list[tuple[I64, I64]] = field(default_factory=list)
+
+    def part(self, begin: int, end: int) -> tuple[I64, Bools]:
+        """For each record of a part the occurrence it was made at (−1 none), and whether that is certain. There may be
+        millions of records: of all together it takes hundreds of megabytes."""
+        occurrence, exact = np.full(end - begin, -1, np.int64), np.zeros(end - begin, np.bool_)
+        for records, occurrences in self.guessed:
+            some = slice(*np.searchsorted(records, [begin, end]).tolist())
+            occurrence[records[some] - begin] = occurrences[some]
+        for occurred, first, last in self.certain:
+            low, high = max(first, begin), min(last, end)
+            if low < high:
+                occurrence[low - begin:high - begin] = np.arange(occurred + low - first, occurred + high - first)
+                exact[low - begin:high - begin] = True
+        return occurrence, exact
+
+    @property
+    def occurrence(self) -> I64:
+        """The occurrence of each record, −1 none."""
+        return self.part(0, self.records)[0]
+
+    @property
+    def exact(self) -> Bools:
+        """Whether that is certain."""
+        return self.part(0, self.records)[1]
 
 
 @dataclass(frozen=True)
@@ -115,8 +141,7 @@ class Aligner:
         self._runs = [_Run(a, b) for a, b in itertools.pairwise(edges) if b > a]
         self._broken = len(gaps) > 0
         self._starts_whole = self._trusted and not (len(cuts) and cuts[0] == 0)
-        self._result = Placement(np.full(len(records), -1, np.int64), np.zeros(len(records), np.bool_))
-        self._claimed: list[tuple[int, int, int]] = []  # certain runs: first occurrence, first record, record after
+        self._result = Placement(len(records))
         self._guessed = 0
 
     def run(self) -> Placement:
@@ -136,16 +161,13 @@ class Aligner:
     def _claim(self, record: int, run: _Run) -> None:
         """Records from `record` on were made at the run's occurrences, certainly."""
         count = min(len(run), len(self._records) - record)
-        here = slice(record, record + count)
-        self._result.occurrence[here] = np.arange(run.first, run.first + count)
-        self._result.exact[here] = True
-        bisect.insort(self._claimed, (run.first, record, record + count))
+        bisect.insort(self._result.certain, (run.first, record, record + count))
 
     def _limits(self, run: _Run) -> tuple[int, int]:
         """Records between the certain ones of the runs before and after."""
-        after = bisect.bisect(self._claimed, (run.first, 0, 0))
-        return (self._claimed[after - 1][2] if after else 0,
-                self._claimed[after][1] if after < len(self._claimed) else len(self._records))
+        certain = self._result.certain
+        after = bisect.bisect(certain, (run.first, 0, 0))
+        return certain[after - 1][2] if after else 0, certain[after][1] if after < len(certain) else len(self._records)
 
     def _from_the_start(self, run: _Run) -> list[_Run]:
         """The first run of a thread recorded from its beginning: record by record, as long as they fit.
@@ -249,8 +271,7 @@ class Aligner:
         wanted = np.searchsorted(high, self._records.begin[first:last])
         order = _strictly_increasing(np.minimum(wanted, len(run) - 1), len(run))
         fits = order >= 0
-        rows = np.arange(first, last)[fits]
-        self._result.occurrence[rows] = run.first + order[fits]
+        self._result.guessed.append((np.arange(first, last)[fits], run.first + order[fits]))
         self._guessed = last
 
 

@@ -36,9 +36,8 @@ class Places:
 
     def account(self, ledger: Ledger, stream: str) -> None:
         """Exact rows are stored; the others are listed with how they were placed."""
-        counts = np.bincount(self.how, minlength=3)
-        ledger.add(stream, "rows", stored=int(counts[2]),
-                   lost={Placed.TIME.value: int(counts[1]), Placed.NONE.value: int(counts[0])})
+        none, time, exact = (int(np.count_nonzero(self.how == how)) for how in range(3))
+        ledger.add(stream, "rows", stored=exact, lost={Placed.TIME.value: time, Placed.NONE.value: none})
 
     def columns(self, rows: slice | I64) -> tuple[pa.Array, pa.Array]:
         """Arrow columns `seq` and `placed` of some rows."""

@@ -215,6 +215,17 @@ class Program:
         return bool(lib.ptm_program_follows(self.handle, ffi.from_buffer("int64_t[]", seqs),
                                             ffi.from_buffer("int32_t[]", paths), len(paths)))
 
+    @property
+    def path_count(self) -> int:
+        """Paths there are."""
+        return len(self._offsets) - 1
+
+    def meet(self, paths: I32, batch: int, met: npt.NDArray[np.uint32]) -> None:
+        """Note that executed paths are in a batch, numbered from 1: `met[path]` are the first and the last batch that
+        a path is in. Paths that do not exist are left out."""
+        lib.ptm_program_meet(self.handle, ffi.from_buffer("int32_t[]", paths), len(paths), batch,
+                             ffi.from_buffer("struct ptm_met[]", met, require_writable=True))
+
     def after(self, seq: int, path: int) -> int:
         """Ordinal of the block after path `path` that begins at `seq`."""
         return check(int(lib.ptm_program_after(self.handle, seq, path)), self._where)

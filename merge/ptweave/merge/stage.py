@@ -310,7 +310,7 @@ class _Merge:
             soon = None if skip else self._soon.pop(thread, None)
             return soon or self._beside.ahead(self._paths(thread, skip))
 
-        return KeptFlow(read, self._program)
+        return KeptFlow(read, self._program, divided=self._walked_in_parts)
 
     def _work(self, thread: int, sink: Any) -> tuple[_Thread, Walk]:
         """A thread, and what goes over its flow for the first and the second time. Several threads' may be gone over at
@@ -334,10 +334,15 @@ class _Merge:
 
         return one, walk
 
+    @property
+    def _walked_in_parts(self) -> bool:
+        """Whether a long thread is: where nothing else is walked beside it."""
+        return self._jobs > 1 and self._together == 1 and not self._want_calls
+
     def _stretches(self, one: _Thread, calls: ThreadCalls) -> list[Stretch]:
-        """A thread's flow, in parts that are walked at a time where it is long and nothing else is walked beside it."""
+        """A thread's flow, in parts that are walked at a time where it is long."""
         flow = one.flow
-        count = min(self._jobs, flow.end.rows // _PART_ROWS) if self._together == 1 and not self._want_calls else 1
+        count = min(self._jobs, flow.end.rows // _PART_ROWS) if self._walked_in_parts else 1
         cuts = [Cut(), *flow.cuts(min(count, MOST_WALKS)), flow.end]
         seqs = [flow.seq(cut) for cut in cuts[:-1]]
         events = self._events(one.number, one.gaps, calls)

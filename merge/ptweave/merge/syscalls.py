@@ -142,8 +142,9 @@ class SystemCalls:
             Records(self._enter[rows], np.maximum(end, self._enter[rows])),
             Occurrences(seqs, lambda: bounds(seqs, clock())), gaps, match,
             trusted=trusted, complete=trusted or self._complete).run()
-        hit = placed.occurrence >= 0
-        self.places.put(rows[hit], seqs[placed.occurrence[hit]], placed.exact[hit])
+        occurrence, exact = placed.part(0, len(rows))
+        hit = occurrence >= 0
+        self.places.put(rows[hit], seqs[occurrence[hit]], exact[hit])
 
     def _sigreturns(self, thread: int, rows: I64, found: tuple[I64, I32]) -> I64:
         """Ordinals of the blocks in `found` at whose instruction nothing but rt_sigreturn was ever called: known also

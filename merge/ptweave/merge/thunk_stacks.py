@@ -12,10 +12,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from ptweave.merge.addresses import Addresses
-from ptweave.merge.distinct import distinct
+from ptweave.merge.distinct import Distinct, distinct
 from ptweave.merge.recorded_stacks import RecordedStacks
 from ptweave.merge.scratch import Scratch
-from ptweave.merge.tables import I32, I64, U64, corrupt, within
+from ptweave.merge.tables import BATCH_ROWS, I32, I64, U64, corrupt, within
 from ptweave.merge.thunk_rows import STACKS_FILE, stack_batches
 
 _WORDS = 1 << 20
@@ -36,8 +36,12 @@ class ThunkStacks:
         parts: list[tuple[I64, I64, I64]] = []
         kinds = 0
         for thread, rows in threads.items():
-            first, kind = kinds_of(stack[rows], addresses.spaces_at(thread, begin[rows]))
-            self.kind[rows] = kind if not kinds else np.where(kind >= 0, kind + np.int32(kinds), -1)
+            found = kinds_of(stack[rows], addresses.spaces_at(thread, begin[rows]))
+            first = found.first
+            for at in range(rows.start, rows.stop, BATCH_ROWS):
+                part = slice(at, min(at + BATCH_ROWS, rows.stop))
+                kind = found.of(slice(at - rows.start, part.stop - rows.start))
+                self.kind[part] = kind if not kinds else np.where(kind >= 0, kind + np.int32(kinds), -1)
             parts.append((np.full(len(first), thread, np.int64), stack[rows][first].astype(np.int64),
                           begin[rows][first]))
             self._of[thread] = slice(kinds, kinds + len(first))
@@ -93,9 +97,8 @@ class ThunkStacks:
                 self.caller[here[mine[found >= 0]]] = stacks.innermost(found[found >= 0])
 
 
-def kinds_of(numbers: I32, space: I64) -> tuple[I64, I32]:
-    """Of a thread's thunks, by something they have that differs by address space: the first of each kind, and
-    the kind of each, −1 of negative ones."""
+def kinds_of(numbers: I32, space: I64) -> Distinct:
+    """A thread's thunks, by something they have that differs by address space."""
     if not space.any():
         return distinct(numbers)
     keys = np.where(numbers >= 0, numbers * (space.max() + 1) + space, -1)

@@ -51,30 +51,39 @@ class Thunks:
         self.rows = ThunkRows(scratch)
         self._ledger = ledger
         self._begin, self._end = self.rows.column(np.int64), self.rows.column(np.int64)
-        self._thread, self._marker, stack = (self.rows.column(np.int32) for _ in range(3))
+        self._marker, stack = self.rows.column(np.int32), self.rows.column(np.int32)
+        self._rows: dict[int, slice] = {}
         markers: dict[int, int] = {}
 
         def put(rows: slice, batch: pa.RecordBatch) -> None:
-            self._thread[rows], stack[rows] = numbers(batch, "thread", -1), numbers(batch, "stack", -1)
+            if not rows.start:
+                self._rows.clear()
+            self._note_threads(rows, numbers(batch, "thread", -1))
+            stack[rows] = numbers(batch, "stack", -1)
             begin = self._begin[rows] = numbers(batch, "t", 0)
             np.add(begin, np.maximum(numbers(batch, "wait", 0), 0), out=self._end[rows])
             self._marker[rows] = _codes(numbers(batch, "marker").astype(np.uint64, copy=False), markers)
 
         self.rows.load(["thread", "thunk", "t", "wait", "marker", "stack"], put)
         self._markers: U64 = np.array(list(markers), np.uint64)
-        edges = [0, *(np.flatnonzero(np.diff(self._thread)) + 1).tolist(), len(self._thread)]
-        self._rows = {int(self._thread[first]): slice(first, last)
-                      for first, last in itertools.pairwise(edges) if last > first}
         self._stacks = ThunkStacks(scratch, addresses, self._rows, self._begin, stack)
-        self.places = Places.nowhere(len(self._thread))
-        self._seq_end = np.full(len(self._thread), -1, np.int64)
+        self.places = Places.nowhere(self.rows.count)
+        self._flow_end: dict[int, int] = {}
 
     def __len__(self) -> int:
-        return len(self._thread)
+        return self.rows.count
+
+    def _note_threads(self, rows: slice, thread: npt.NDArray[np.int64]) -> None:
+        """Whose the next rows are: those of a thread follow each other."""
+        edges = [0, *(np.flatnonzero(np.diff(thread)) + 1).tolist(), len(thread)]
+        for first, last in itertools.pairwise(edges):
+            number = int(thread[first])
+            begin = self._rows[number].start if number in self._rows else rows.start + first
+            self._rows[number] = slice(begin, rows.start + last)
 
     def in_thread(self, thread: int) -> int:
         rows = self._rows.get(thread, _NOWHERE)
-        return rows.stop - rows.start
+        return int(rows.stop - rows.start)
 
     def end(self, thread: int) -> int:
         """When the last operation of a thread that returned did so."""
@@ -84,7 +93,7 @@ class Thunks:
     def flag_markers(self, program: Program, addresses: Addresses) -> None:
         """Tell the program which blocks are markers. Must come before it is compiled."""
         for thread, rows in self._rows.items():
-            first, _ = kinds_of(self._marker[rows], addresses.spaces_at(thread, self._begin[rows]))
+            first = kinds_of(self._marker[rows], addresses.spaces_at(thread, self._begin[rows])).first
             markers = self._markers[self._marker[rows][first]]
             places = addresses.locate(thread, self._begin[rows][first], markers)
             for marker, place in zip(markers, places, strict=True):
@@ -103,25 +112,25 @@ class Thunks:
                          self._match(thread, rows, marks, program, addresses),
                          agree=self._agree(thread, rows, marks, callers, addresses),
                          complete=not self._lost(thread)).run()
-        for first in range(0, rows.stop - rows.start, BATCH_ROWS):
-            occurrence = placed.occurrence[first:first + BATCH_ROWS]
+        for first in range(0, placed.records, BATCH_ROWS):
+            occurrence, exact = placed.part(first, min(first + BATCH_ROWS, placed.records))
             hit = np.flatnonzero(occurrence >= 0)
-            self.places.put(rows.start + first + hit, marks["seq"][occurrence[hit]],
-                            placed.exact[first:first + BATCH_ROWS][hit])
-        self._close(rows, gaps, end)
+            self.places.put(rows.start + first + hit, marks["seq"][occurrence[hit]], exact[hit])
+        if not len(gaps) or gaps[-1] < end:
+            self._flow_end[thread] = end
 
     def _match(self, thread: int, rows: slice, marks: npt.NDArray[np.void], program: Program,
                addresses: Addresses) -> Callable[[I64, I64], Bools]:
         """Whether thunks' marker functions are those executed."""
-        first, which = kinds_of(self._marker[rows], addresses.spaces_at(thread, self._begin[rows]))
-        marker = self._markers[self._marker[rows][first]]
-        wanted = addresses.locate(thread, self._begin[rows][first], marker)
-        there, executed = distinct(marks["block"])
-        block = program.blocks[marks["block"][there]]
+        which, executed = kinds_of(self._marker[rows], addresses.spaces_at(thread, self._begin[rows])), distinct(
+            marks["block"])
+        marker = self._markers[self._marker[rows][which.first]]
+        wanted = addresses.locate(thread, self._begin[rows][which.first], marker)
+        block = program.blocks[marks["block"][executed.first]]
         fit = np.where(wanted[:, None] != 0, wanted[:, None] == block["addr"], marker[:, None] == block["ip"])
 
         def match(records: I64, places: I64) -> Bools:
-            found: Bools = fit[which[records], executed[places]]
+            found: Bools = fit[which.of(records), executed.of(places)]
             return found
 
         return match
@@ -134,8 +143,8 @@ class Thunks:
         site, at = np.unique(np.append(site, np.uint64(0)), return_inverse=True)  # 0: of what has no stack
         at = at.reshape(-1)
         kind, first = self._stacks.kind[rows], np.int32(kinds.start)
-        there, caller = distinct(marks["callers"].view(np.int32))
-        few = callers[marks["callers"][there]]
+        caller = distinct(marks["callers"].view(np.int32))
+        few = callers[marks["callers"][caller.first]]
 
         def compared(wanted: U64, executed: I32) -> Bools:
             fits: Bools = (wanted == 0) | _among(wanted, few[executed])
@@ -144,13 +153,13 @@ class Thunks:
         if len(site) * len(few) <= _PAIRS:
             every = np.arange(len(few), dtype=np.int32)
             fit = np.array([compared(np.full(len(few), one, np.uint64), every) for one in site])
-            return lambda records, places: fit[at[np.maximum(kind[records] - first, -1)], caller[places]]
+            return lambda records, places: fit[at[np.maximum(kind[records] - first, -1)], caller.of(places)]
 
         def agree(records: I64, places: I64) -> Bools:
             fits: Bools = np.empty(len(records), np.bool_)
             for begin in range(0, len(records), BATCH_ROWS):  # a copy of all marks would be hundreds of megabytes
                 part = slice(begin, begin + BATCH_ROWS)
-                fits[part] = compared(site[at[np.maximum(kind[records[part]] - first, -1)]], caller[places[part]])
+                fits[part] = compared(site[at[np.maximum(kind[records[part]] - first, -1)]], caller.of(places[part]))
             return fits
 
         return agree
@@ -159,13 +168,18 @@ class Thunks:
         name = f"dependence/{thread}"
         return name in self._ledger and self._ledger[name].total_lost > 0
 
-    def _close(self, rows: slice, gaps: I64, end: int) -> None:
-        """A thunk ends where the next one begins; the last one where the flow ends, if nothing is missing there."""
+    def _ends(self, rows: slice) -> I64:
+        """Where thunks end: a thunk where the next one begins; a thread's last one where its flow ends, if nothing is
+        missing there. −1 unknown."""
         seq = self.places.seq[rows]
-        following = self._seq_end[rows]
-        following[:-1] = seq[1:]
-        following[-1] = end if not len(gaps) or gaps[-1] < end else -1
-        following[(seq < 0) | (following < seq)] = -1
+        ends = np.full(len(seq), -1, np.int64)
+        following = self.places.seq[rows.start + 1:rows.stop + 1]
+        ends[:len(following)] = following
+        for thread, own in self._rows.items():
+            if rows.start < own.stop <= rows.stop:
+                ends[own.stop - 1 - rows.start] = self._flow_end.get(thread, -1)
+        ends[(seq < 0) | (ends < seq)] = -1
+        return ends
 
     def around(self, threads: I64, seqs: I64, times: I64) -> I64:
         """The thunks that places of threads lie in: by ordinal where that is known, else by time; −1 none."""
@@ -207,7 +221,7 @@ class Thunks:
             for batch in beside.ahead(self.rows.batches(columns)) if self.rows.sorted else self.rows.batches(columns):
                 rows = slice(done, done + len(batch))
                 seq, placed = self.places.columns(rows)
-                end, kind = self._seq_end[rows], self._stacks.kind[rows]
+                end, kind = self._ends(rows), self._stacks.kind[rows]
                 none = kind < 0
                 found = {name: batch.column(name) for name in columns} | {
                     "operation": _encoded(batch.column("operation"), operations), "seq": seq,
