@@ -125,6 +125,9 @@ def test_blocks_lie_in_the_thunks_between_those_whose_begin_is_known() -> None:
     assert last.tolist() == [1, 2, 2, 6, 6, FAR - 1]
     first, last = thunks_at(array([5]), array([]), array([]))
     assert (first.tolist(), last.tolist()) == ([-1], [FAR - 1])
+    some = array([5, 10, 15, 40, 50]), array([10, 20, 40])
+    every, numbered = thunks_at(some[0], None, some[1]), thunks_at(some[0], array([0, 1, 2]), some[1])
+    assert [part.tolist() for part in every] == [part.tolist() for part in numbered]
 
 
 def test_incomplete_records_are_never_certain_behind_a_gap() -> None:

@@ -100,10 +100,35 @@ def test_many_threads_take_a_part_of_what_all_components_would(tmp_path: Path) -
         assert size < components  # four bytes each
 
 
-def test_thunks_that_do_not_follow_each_other_are_an_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize("column, values", [
+    ("thunk", [1, 2]), ("thunk", [0, 2]), ("thunk", [0, 0]), ("thread", [-1, 0]), ("thread", [0, 1]),
+    ("thread", [0, 2**31 - 1]), ("thread", [0, 10**6])])
+@pytest.mark.parametrize("loaded", [True, False])
+def test_thunks_that_do_not_follow_each_other_are_an_error(
+        tmp_path: Path, column: str, values: list[int], loaded: bool) -> None:
+    """Whether that is seen as all rows are gone over for the first time, or later."""
     write(tmp_path / "decoded", {0: [[1], [2]]})
     table = pq.read_table(tmp_path / "decoded" / FILE)
-    pq.write_table(table.slice(1), tmp_path / "decoded" / FILE)
+    at = table.schema.get_field_index(column)
+    pq.write_table(table.set_column(at, column, pa.array(values, pa.int32())), tmp_path / "decoded" / FILE)
     with Beside() as beside, Scratch(tmp_path / "decoded", beside) as scratch, \
             pytest.raises(BadInput, match="do not follow each other"):
-        Clocks(scratch, ThunkRows(scratch))
+        rows = ThunkRows(scratch)
+        if loaded:
+            rows.load(["thread", "thunk"], lambda rows, batch: None)
+        Clocks(scratch, rows)
+
+
+def test_rows_that_were_gone_over_say_how_many_thunks_each_thread_has(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = made(5, 12, 5)
+    write(tmp_path / "decoded", rows)
+    with Beside() as beside, Scratch(tmp_path / "decoded", beside) as scratch:
+        loaded = ThunkRows(scratch)
+        monkeypatch.setattr(thunk_rows, "BATCH_ROWS", 5)
+        loaded.load(["thread", "thunk"], lambda rows, batch: None)
+        assert loaded.numbered
+        assert {thread: rows.stop - rows.start for thread, rows in loaded.threads.items()} == {
+            thread: len(its) for thread, its in rows.items() if its}
+        with Clocks(scratch, loaded) as clocks:
+            assert clocks.count.tolist() == [len(rows[thread]) for thread in range(clocks.threads)]

@@ -78,9 +78,9 @@ class Accesses:
         blocks["flags"][named & library & (blocks["flags"] & lib.PTM_ENTRY != 0)] |= lib.PTM_ACCESS
 
     def place(self, thread: int, visits: npt.NDArray[np.void], gaps: I64, clock: Callable[[], Iterator[Moments]],
-              program: Program, thunks: tuple[I64, I64]) -> None:
-        """Place a thread's records at the executed markers (VISIT_DTYPE). `thunks`: numbers of those whose begin is
-        certain, and the ordinals where they begin."""
+              program: Program, thunks: Callable[[], tuple[I64 | None, I64]]) -> None:
+        """Place a thread's records at the executed markers (VISIT_DTYPE). `thunks` gives the numbers of those whose
+        begin is certain (None: 0, 1, … of all), and the ordinals where they begin."""
         at = int(np.searchsorted(self._threads, thread))
         visits = visits[visits["kind"] != lib.PTM_VISIT_OWN]
         markers = np.flatnonzero(visits["kind"] == lib.PTM_VISIT_ACCESS)
@@ -94,7 +94,7 @@ class Accesses:
             return fits
 
         seqs = visits["seq"][markers]
-        first, last = thunks_at(seqs, *thunks)
+        first, last = thunks_at(seqs, *thunks())
 
         def match(rows: I64, places: I64) -> Bools:
             fits: Bools = (records.thunk[rows] >= first[places]) & (records.thunk[rows] <= last[places])
@@ -244,12 +244,15 @@ class _Occurrences:
         return cls(resumed, ip, cut)
 
 
-def thunks_at(seqs: I64, numbers_: I64, begins: I64) -> tuple[I64, I64]:
-    """The first and the last thunk that a block may lie in, by those whose begin is certain."""
+def thunks_at(seqs: I64, numbers_: I64 | None, begins: I64) -> tuple[I64, I64]:
+    """The first and the last thunk that a block may lie in, by those whose begin is certain (None: 0, 1, …)."""
     after = np.searchsorted(begins, seqs, side="right")
-    first: I64 = np.concatenate([[-1], numbers_])[after]
-    last: I64 = np.concatenate([numbers_, [FAR]])[after] - 1
-    return first, last
+    inside, before = after < len(begins), after > 0
+    first, last = after - 1, after.copy()
+    if numbers_ is not None:
+        first[before], last[inside] = numbers_[first[before]], numbers_[after[inside]]
+    last[~inside] = FAR
+    return first, last - 1
 
 
 def regions(page: U64) -> pa.Array:

@@ -77,6 +77,9 @@ class Clocks:
 
     def _counts(self) -> dict[int, int]:
         """How many thunks each thread has."""
+        threads = self._rows.threads
+        if self._rows.numbered and max(threads, default=-1) < THREADS_MAX:
+            return {thread: rows.stop - rows.start for thread, rows in threads.items() if thread >= 0}
         counts: dict[int, int] = {}
         for thread, first, part in self._parts(["thread", "thunk"]):
             if first != counts.get(thread, 0) or not 0 <= thread < THREADS_MAX:

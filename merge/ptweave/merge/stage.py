@@ -376,7 +376,7 @@ class _Merge:
             self._thunks.place(thread, marks.thunks, marks.callers, gaps, end, moments, self._program, self._addresses)
         if self._accesses:
             self._accesses.place(thread, marks.visits, gaps, moments, self._program,
-                                 self._thunks.begins(thread) if self._thunks else (_NONE, _NONE))
+                                 lambda: self._thunks.begins(thread) if self._thunks else (_NONE, _NONE))
         for some in self._tags:
             some.place(thread, moments)
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ CLOCK_BYTES = 8 << 20
 """Of clocks read at a time, about: each has a component for every thread."""
 
 _ORDER = "order by thread nulls last, thunk, file_row_number"
+_NONE = (1 << 31) - 1
+"""Stands for a thread that is not known: those come last."""
 _LISTED = 1 << 14
 """Stacks read at a time."""
 
@@ -41,6 +44,10 @@ class ThunkRows:
             """Rows that are read at a time with their clocks."""
         self.sorted = True
         """Whether the file is in order, as far as it was gone over: no other file is read through `scratch`."""
+        self.threads: dict[int, slice] = {}
+        """The rows of each thread (−1: of none), as far as they were gone over."""
+        self.numbered = False
+        """Whether they were gone over, and each thread's are numbered 0, 1, …"""
 
     def column(self, kind: type[np.signedinteger[Any]]) -> npt.NDArray[Any]:
         """Memory for a value of each row. Raises BadInput when the file claims more rows than there can be."""
@@ -56,22 +63,35 @@ class ThunkRows:
         Raises BadInput when the file is corrupt or claims other rows than it has.
         """
         last = (-(1 << 31), -(1 << 31))
-        done = 0
+        done, numbered = 0, self.sorted
+        self.threads.clear()
         for batch in self.batches(columns):
+            thread, thunk = numbers(batch, "thread", _NONE), numbers(batch, "thunk", _NONE)
             if self.sorted:
-                thread, thunk = numbers(batch, "thread", (1 << 31) - 1), numbers(batch, "thunk", (1 << 31) - 1)
                 step, inner = np.diff(thread, prepend=last[0]), np.diff(thunk, prepend=last[1])
                 self.sorted = not bool(((step < 0) | ((step == 0) & (inner < 0))).any())
                 if not self.sorted:
                     self.load(columns, put)
                     return
                 last = int(thread[-1]), int(thunk[-1])
+                none = thread == _NONE
+                numbered = (numbered and int(none.sum()) == batch.column("thread").null_count and bool(thread[0] >= 0)
+                            and bool((np.where(step == 0, inner == 1, thunk == 0) | none).all()))
             rows, done = slice(done, done + len(batch)), done + len(batch)
             if done > self.count:
                 break
+            self._note_threads(rows, thread)
             put(rows, batch)
         if done != self.count:
             raise corrupt(self._path, f"it claims {self.count} rows and has {done}")
+        self.numbered = numbered
+
+    def _note_threads(self, rows: slice, thread: npt.NDArray[np.int64]) -> None:
+        """Whose the next rows are: those of a thread follow each other."""
+        for first, last in itertools.pairwise([0, *(np.flatnonzero(np.diff(thread)) + 1).tolist(), len(thread)]):
+            number = -1 if thread[first] == _NONE else int(thread[first])
+            begin = self.threads[number].start if number in self.threads else rows.start + first
+            self.threads[number] = slice(begin, rows.start + last)
 
     def _as_stored(self, columns: list[str]) -> Generator[pa.RecordBatch, None, None]:
         with open_parquet(self._path, DECODED_THUNKS, TEXT) as file:

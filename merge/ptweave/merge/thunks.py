@@ -52,19 +52,16 @@ class Thunks:
         self._ledger = ledger
         self._begin, self._end = self.rows.column(np.int64), self.rows.column(np.int64)
         self._marker, stack = self.rows.column(np.int32), self.rows.column(np.int32)
-        self._rows: dict[int, slice] = {}
         markers: dict[int, int] = {}
 
         def put(rows: slice, batch: pa.RecordBatch) -> None:
-            if not rows.start:
-                self._rows.clear()
-            self._note_threads(rows, numbers(batch, "thread", -1))
             stack[rows] = numbers(batch, "stack", -1)
             begin = self._begin[rows] = numbers(batch, "t", 0)
             np.add(begin, np.maximum(numbers(batch, "wait", 0), 0), out=self._end[rows])
             self._marker[rows] = _codes(numbers(batch, "marker").astype(np.uint64, copy=False), markers)
 
         self.rows.load(["thread", "thunk", "t", "wait", "marker", "stack"], put)
+        self._rows = self.rows.threads
         self._markers: U64 = np.array(list(markers), np.uint64)
         self._stacks = ThunkStacks(scratch, addresses, self._rows, self._begin, stack)
         self.places = Places.nowhere(self.rows.count)
@@ -72,14 +69,6 @@ class Thunks:
 
     def __len__(self) -> int:
         return self.rows.count
-
-    def _note_threads(self, rows: slice, thread: npt.NDArray[np.int64]) -> None:
-        """Whose the next rows are: those of a thread follow each other."""
-        edges = [0, *(np.flatnonzero(np.diff(thread)) + 1).tolist(), len(thread)]
-        for first, last in itertools.pairwise(edges):
-            number = int(thread[first])
-            begin = self._rows[number].start if number in self._rows else rows.start + first
-            self._rows[number] = slice(begin, rows.start + last)
 
     def in_thread(self, thread: int) -> int:
         rows = self._rows.get(thread, _NOWHERE)
@@ -194,11 +183,13 @@ class Thunks:
             found[exact] = np.searchsorted(self.places.seq[rows], seqs[exact], side="right") - 1
         return found
 
-    def begins(self, thread: int) -> tuple[I64, I64]:
-        """A thread's thunks that are exact: their numbers, and the ordinals of the blocks they begin with."""
+    def begins(self, thread: int) -> tuple[I64 | None, I64]:
+        """A thread's thunks that are exact: their numbers (None: 0, 1, …, all of them), and the ordinals of the blocks
+        they begin with."""
         rows = self._rows.get(thread, _NOWHERE)
-        exact = np.flatnonzero((self.places.how[rows] == 2) & (self.places.seq[rows] >= 0))
-        return exact, self.places.seq[rows][exact]
+        seq = self.places.seq[rows]
+        exact = (self.places.how[rows] == 2) & (seq >= 0)
+        return (None, seq) if exact.all() else (np.flatnonzero(exact), seq[exact])
 
     def number_stacks(self, stacks: RecordedStacks) -> None:
         """Find the stacks' numbers: while the tree of stacks can still grow."""
