@@ -324,7 +324,7 @@ class _Merge:
                 sink.write_table(walker.calls(one.number, rows))
 
             stretches = self._stretches(one, calls)
-            walker.begin(expected=self._thunks.in_thread(one.number) if self._thunks else 0)
+            walker.begin(stretches[0].markers)
             if len(stretches) > 1:
                 walk_in_parts(walker, stretches, self._helper, self._report)
             else:
@@ -348,7 +348,8 @@ class _Merge:
         events = self._events(one.number, one.gaps, calls)
         of_each = np.split(events, np.searchsorted(events["seq"], seqs[1:]))
         moments = partial(self._moments, one.number, calls, one.end)
-        return [Stretch(partial(flow.again, begin, end), moments, some, seq, begin.before, last=end is flow.end)
+        markers = self._thunks.in_thread(one.number) if self._thunks else 0
+        return [Stretch(partial(flow.again, begin, end), moments, some, seq, begin.before, end is flow.end, markers)
                 for (begin, end), seq, some in zip(pairwise(cuts), seqs, of_each, strict=True)]
 
     def _place_system_calls(self, one: _Thread, walker: Walker) -> ThreadCalls:

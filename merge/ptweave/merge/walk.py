@@ -172,7 +172,8 @@ class Stretch:
     """What is walked at a time: a thread, or a part of it.
 
     `flow` begins at ordinal `seq`, behind path `before` (-1: none, the thread begins); `moments` and `events` may begin
-    earlier, where they are needed. `last` says that the thread ends here.
+    earlier, where they are needed. `last` says that the thread ends here. `markers`: those of thunks that the thread
+    executes, about.
     """
 
     flow: Callable[[], Flow]
@@ -181,6 +182,7 @@ class Stretch:
     seq: int = 0
     before: int = -1
     last: bool = True
+    markers: int = 0
 
 
 class Walker:
@@ -217,14 +219,14 @@ class Walker:
                  trace: TracebackType | None) -> None:
         self.close()
 
-    def begin(self, expected: int = 0) -> None:
-        """A thread begins, which executes `expected` markers of thunks."""
+    def begin(self, markers: int = 0) -> None:
+        """A thread begins, which executes so many markers of thunks, about."""
         lib.ptm_walk_begin(self._walk)
-        self._found = _Found(self._folds(), _Rows(MARK_DTYPE, expected + 1), _Rows(VISIT_DTYPE, 1))
+        self._found = _Found(self._folds(), _Rows(MARK_DTYPE, markers + 1), _Rows(VISIT_DTYPE, 1))
 
     def begin_within(self, stretch: Stretch) -> None:
         """A part of a thread begins, of whose stack nothing is known."""
-        self.begin()
+        self.begin(stretch.markers)  # memory that is not used costs nothing
         check(lib.ptm_walk_begin_within(self._walk, stretch.seq, stretch.before), self._where)
 
     def go(self, stretch: Stretch, emit_calls: Callable[[npt.NDArray[np.void]], None] | None = None,
