@@ -88,6 +88,29 @@ c.fflush(None)"""
     assert arenas(lean, MALLOC_ARENA_MAX="8") > 1
 
 
+def test_memory_that_was_freed_stays_with_the_process_unless_the_user_says_otherwise() -> None:
+    def kept(lean: str, **more: str) -> int:
+        """Megabytes more of 100 that were written and freed."""
+        code = f"""{lean}
+import ctypes
+c = ctypes.CDLL(None)
+c.malloc.restype = ctypes.c_void_p
+c.free.argtypes = [ctypes.c_void_p]
+resident = lambda: int(open("/proc/self/statm").read().split()[1]) * 4096 // 1_000_000
+before = resident()
+blocks = [c.malloc(ctypes.c_size_t(1_000_000)) for _ in range(100)]
+for block in blocks: ctypes.memset(block, 1, 1_000_000)
+for block in blocks: c.free(block)
+print(resident() - before)"""
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")} | more
+        return int(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
+                                  env=environment).stdout)
+
+    lean = "from ptweave.data.lean_arrow import load_lean_arrow; load_lean_arrow()"
+    assert kept(lean) > 80 > 20 > kept("")
+    assert kept(lean, MALLOC_MMAP_THRESHOLD_="131072") < 20
+
+
 def test_a_decode_forks_its_processes_where_there_are_no_other_threads() -> None:
     code = """
 from ptweave.data.lean_arrow import load_lean_arrow

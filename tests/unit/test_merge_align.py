@@ -119,6 +119,26 @@ def test_a_shift_is_not_certain_when_the_next_is_nearly_as_good() -> None:
     assert not agreeing([2] + [1] * 40, [2] + [1] * 18 + [2] + [1] * 20).exact.any()
 
 
+@given(st.lists(st.tuples(st.sampled_from(["certain", "guessed", "none"]), st.integers(1, 6)), max_size=12), st.data())
+def test_any_part_of_a_placement_is_that_part_of_the_whole(runs: list[tuple[str, int]], data: st.DataObject) -> None:
+    """Every second record of what is guessed is placed."""
+    placement, wanted, at = Placement(sum(count for _, count in runs)), [], 0
+    for kind, count in runs:
+        if kind == "certain":
+            placement.certain.append((1000 + 2 * at, at, at + count))
+            wanted += [(1000 + 2 * at + more, True) for more in range(count)]
+        elif kind == "guessed":
+            placement.guessed.append((np.arange(at, at + count, 2), 5000 + np.arange(at, at + count, 2)))
+            wanted += [(-1, False) if more % 2 else (5000 + at + more, False) for more in range(count)]
+        else:
+            wanted += [(-1, False)] * count
+        at += count
+    begin = data.draw(st.integers(0, at))
+    end = data.draw(st.integers(begin, at))
+    occurrence, exact = placement.part(begin, end)
+    assert list(zip(occurrence.tolist(), exact.tolist(), strict=True)) == wanted[begin:end]
+
+
 def test_blocks_lie_in_the_thunks_between_those_whose_begin_is_known() -> None:
     first, last = thunks_at(array([5, 10, 15, 20, 30, 40]), array([2, 3, 7]), array([10, 20, 40]))
     assert first.tolist() == [-1, 2, 2, 3, 3, 7]

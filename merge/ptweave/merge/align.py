@@ -78,8 +78,8 @@ Match = Callable[[I64, I64], Bools]
 
 @dataclass
 class Placement:
-    """Where `records` were made. `certain`: runs of them, ascending: first occurrence, first record, record after.
-    `guessed`: records, and the occurrence of each."""
+    """Where `records` records were made. `certain`: runs, ascending: first occurrence, first record, record after.
+    `guessed`: others, ascending, and the occurrence of each."""
 
     records: int
     certain: list[tuple[int, int, int]] = field(default_factory=list)
@@ -89,14 +89,19 @@ class Placement:
         """For each record of a part the occurrence it was made at (−1 none), and whether that is certain. There may be
         millions of records: of all together it takes hundreds of megabytes."""
         occurrence, exact = np.full(end - begin, -1, np.int64), np.zeros(end - begin, np.bool_)
-        for records, occurrences in self.guessed:
+        for at in range(bisect.bisect_left(self.guessed, begin, key=lambda run: int(run[0][-1])), len(self.guessed)):
+            records, occurrences = self.guessed[at]
             some = slice(*np.searchsorted(records, [begin, end]).tolist())
+            if some.start == some.stop:
+                break
             occurrence[records[some] - begin] = occurrences[some]
-        for occurred, first, last in self.certain:
+        for at in range(bisect.bisect_right(self.certain, begin, key=lambda run: run[2]), len(self.certain)):
+            occurred, first, last = self.certain[at]
             low, high = max(first, begin), min(last, end)
-            if low < high:
-                occurrence[low - begin:high - begin] = np.arange(occurred + low - first, occurred + high - first)
-                exact[low - begin:high - begin] = True
+            if low >= high:
+                break
+            occurrence[low - begin:high - begin] = np.arange(occurred + low - first, occurred + high - first)
+            exact[low - begin:high - begin] = True
         return occurrence, exact
 
     @property
@@ -271,7 +276,8 @@ class Aligner:
         wanted = np.searchsorted(high, self._records.begin[first:last])
         order = _strictly_increasing(np.minimum(wanted, len(run) - 1), len(run))
         fits = order >= 0
-        self._result.guessed.append((np.arange(first, last)[fits], run.first + order[fits]))
+        if fits.any():
+            self._result.guessed.append((np.arange(first, last)[fits], run.first + order[fits]))
         self._guessed = last
 
 
