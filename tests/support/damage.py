@@ -88,7 +88,7 @@ def cut(whole: Path, copy: Path, thread: int, start: int, length: int) -> Hole:
     trace.write_bytes(data)
     for command in ("decode", "merge"):
         done = ptweave(command, copy)
-        assert done.status == 1 and f"decode/{thread} (decode_error)" in done.err, done.err
+        assert done.status == 1 and f"of the trace of thread {thread} (decode_error: " in done.err, done.err
     return _hole(whole, copy, thread)
 
 

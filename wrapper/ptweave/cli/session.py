@@ -125,11 +125,29 @@ def incomplete(bundle: Bundle) -> bool:
     return bool(bundle.ledger().losses or bundle.manifest.lacks or bundle.manifest.state is not State.COMPLETE)
 
 
+_UNDECODED = {"missing_image": "code that is not in the bundle", "decode_error": "packets that cannot be decoded",
+              "overflow": "the recorder dropped packets", "truncated": "packets that are cut"}
+"""Kinds of gaps in words."""
+
+_PLACED = {"time": "by time only", "none": "nowhere"}
+
+
+def _loss(name: str, why: str, count: int, unit: str) -> str:
+    """A loss of the ledger in words: stream, why, how much."""
+    stream, _, of = name.partition("/")
+    if stream == "decode" and why in _UNDECODED:
+        trace = f"thread {of}" if of.isdigit() else of
+        return f"{count} {unit} of the trace of {trace} ({why}: {_UNDECODED[why]}; where: table gaps)"
+    if stream == "placed" and why in _PLACED:
+        return f"exact places of {count} {of} (placed {_PLACED[why]})"
+    return f"{count} {unit} of {name} ({why})"
+
+
 def losses(bundle: Bundle) -> list[str]:
     """What is missing, in words."""
     parts = list(bundle.manifest.lacks)
     lost = sorted(bundle.ledger().losses, key=lambda loss: -loss[2])
-    parts += [f"{count} {unit} of {name} ({why})" for name, why, count, unit in lost[:SHOWN_LOSSES]]
+    parts += [_loss(*loss) for loss in lost[:SHOWN_LOSSES]]
     if len(lost) > SHOWN_LOSSES:
         parts.append(f"{len(lost) - SHOWN_LOSSES} more in ledger.json")
     return parts
