@@ -28,7 +28,8 @@ ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1", "ARROW_DEFAULT_MEMORY_POOL": "system
 it is not used. What the user has set stays."""
 
 
-_KEPT = {"MALLOC_ARENA_MAX": (-8, 1), "MALLOC_TRIM_THRESHOLD_": (-1, 1 << 30), "MALLOC_MMAP_THRESHOLD_": (-3, 1 << 25),
+_ARENA = {"MALLOC_ARENA_MAX": (-8, 1)}
+_KEPT = {"MALLOC_TRIM_THRESHOLD_": (-1, 1 << 30), "MALLOC_MMAP_THRESHOLD_": (-3, 1 << 25),
          "MALLOC_TOP_PAD_": (-2, 1 << 24)}
 """Parameters of the GNU C library's allocator (malloc.h; mallopt(3)): the variable that sets each, its number, and what
 it is here. One arena; freed memory is kept for what is allocated next, up to the largest blocks it may keep."""
@@ -53,10 +54,10 @@ def _environment() -> Iterator[None]:
             del os.environ[name]
 
 
-def _keep_memory() -> None:
+def _set(parameters: dict[str, tuple[int, int]]) -> None:
     """For the threads to come, and what is allocated from now on. What the user has set stays."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    for variable, (parameter, value) in _KEPT.items():
+    for variable, (parameter, value) in parameters.items():
         if mallopt is not None and variable not in os.environ:
             mallopt(parameter, value)
 
@@ -66,7 +67,7 @@ def load_lean_arrow() -> None:
 
     For processes of our own only: pyarrow's `to_pandas` does not work after it.
     """
-    _keep_memory()
+    _set(_ARENA)
     hidden = _Hidden()
     sys.meta_path.insert(0, hidden)
     try:
@@ -75,3 +76,4 @@ def load_lean_arrow() -> None:
             pyarrow.array([0])
     finally:
         sys.meta_path.remove(hidden)
+    _set(_KEPT)  # not before: where there is little address space, libraries need it to be loaded
