@@ -111,8 +111,8 @@ class Thunks:
     def _match(self, thread: int, rows: slice, marks: npt.NDArray[np.void], program: Program,
                addresses: Addresses) -> Callable[[I64, I64], Bools]:
         """Whether thunks' marker functions are those executed."""
-        which, executed = kinds_of(self._marker[rows], addresses.spaces_at(thread, self._begin[rows])), distinct(
-            marks["block"])
+        which = kinds_of(self._marker[rows], addresses.spaces_at(thread, self._begin[rows]))
+        executed = distinct(marks["block"])
         marker = self._markers[self._marker[rows][which.first]]
         wanted = addresses.locate(thread, self._begin[rows][which.first], marker)
         block = program.blocks[marks["block"][executed.first]]
