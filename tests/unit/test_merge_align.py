@@ -70,7 +70,7 @@ def place(records: int, occurrences: int, gaps: list[int], keys: tuple[list[int]
     found = Aligner(Records(nothing, nothing + 10**6), known(
         np.arange(occurrences), np.full(occurrences, NO_TIME), np.full(occurrences, FAR)), array(gaps),
         lambda i, j: a[i] == b[j]).run()
-    return list(zip(found.occurrence.tolist(), found.exact.tolist(), strict=True))
+    return list(zip(*(column.tolist() for column in found.all()), strict=True))
 
 
 def test_a_certain_run_tells_where_the_run_before_it_must_be() -> None:
@@ -96,8 +96,8 @@ def agreeing(records: list[int], occurrences: list[int]) -> Placement:
 def test_a_shift_that_nearly_all_records_speak_for_is_certain() -> None:
     occurrences = list(range(40))
     found = agreeing([99, *occurrences[:7], 99, *occurrences[8:]], occurrences)
-    assert found.exact.tolist() == [False] + [True] * 40
-    assert found.occurrence.tolist()[1:] == occurrences
+    assert found.all()[1].tolist() == [False] + [True] * 40
+    assert found.all()[0].tolist()[1:] == occurrences
 
 
 def test_the_only_shift_records_can_have_is_certain_though_times_speak_against_some_of_them() -> None:
@@ -106,17 +106,17 @@ def test_the_only_shift_records_can_have_is_certain_though_times_speak_against_s
     keys = np.array([9, *range(10), 9, 9])
     found = Aligner(Records(late, late), known(np.arange(10), np.arange(1, 11) * 1000, np.arange(1, 11) * 1000),
                     array([0]), lambda i, j: keys[i] == j).run()
-    assert found.exact.tolist() == [False] + [True] * 10 + [False] * 2
+    assert found.all()[1].tolist() == [False] + [True] * 10 + [False] * 2
     late[[1, 2, 3]] += 10**9  # half of them: something is wrong
     assert not Aligner(Records(late, late), known(np.arange(10), np.arange(1, 11) * 1000,
                                                         np.arange(1, 11) * 1000), array([0]),
-                       lambda i, j: keys[i] == j).run().exact.any()
+                       lambda i, j: keys[i] == j).run().all()[1].any()
 
 
 def test_a_shift_is_not_certain_when_the_next_is_nearly_as_good() -> None:
     # faults of one instruction on page after page: nothing but two and one of them tell the two shifts apart
-    assert not agreeing([1] * 40 + [2], [1] * 20 + [3] + [1] * 19).exact.any()
-    assert not agreeing([2] + [1] * 40, [2] + [1] * 18 + [2] + [1] * 20).exact.any()
+    assert not agreeing([1] * 40 + [2], [1] * 20 + [3] + [1] * 19).all()[1].any()
+    assert not agreeing([2] + [1] * 40, [2] + [1] * 18 + [2] + [1] * 20).all()[1].any()
 
 
 @given(st.lists(st.tuples(st.sampled_from(["certain", "guessed", "none"]), st.integers(1, 6)), max_size=12), st.data())
@@ -154,4 +154,4 @@ def test_incomplete_records_are_never_certain_behind_a_gap() -> None:
     nothing = np.zeros(3, np.int64)
     found = Aligner(Records(nothing, nothing), known(np.arange(3), nothing, nothing), array([]),
                     lambda i, j: i == j, complete=False).run()
-    assert not found.exact.any()
+    assert not found.all()[1].any()

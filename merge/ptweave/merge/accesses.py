@@ -102,7 +102,7 @@ class Accesses:
 
         placed = Aligner(Records(records.t, records.t), Occurrences(seqs, lambda: bounds(seqs, clock())), gaps,
                          match, agree=agree, complete=not self._lost(thread)).run()
-        occurrence, exact = placed.part(0, placed.records)
+        occurrence, exact = placed.all()
         hit = np.flatnonzero(occurrence >= 0)
         occurrence = occurrence[hit]
         fault = ~records.elsewhere[hit] & (found.resumed[occurrence] >= 0) & (found.ip[occurrence] == records.ip[hit])

@@ -104,15 +104,9 @@ class Placement:
             exact[low - begin:high - begin] = True
         return occurrence, exact
 
-    @property
-    def occurrence(self) -> I64:
-        """The occurrence of each record, −1 none."""
-        return self.part(0, self.records)[0]
-
-    @property
-    def exact(self) -> Bools:
-        """Whether that is certain."""
-        return self.part(0, self.records)[1]
+    def all(self) -> tuple[I64, Bools]:
+        """The same for every record."""
+        return self.part(0, self.records)
 
 
 @dataclass(frozen=True)

@@ -145,6 +145,7 @@ class _Merge:
         self._tasks: Tasks = load_tasks(self._bundle)
         self._scratch = self._open.enter_context(Scratch(self._bundle.decoded, self._beside))
         self._flow = self._rows(FLOW, ["seq", "path"])
+        self._sizes = self._flow.sizes()
         self._clock = self._rows(CLOCK, moment_streams.COLUMNS)
         self._pt_events = self._rows(PT_EVENTS, event_streams.COLUMNS)
         self._gap_rows = self._rows(GAPS, ["seq"])
@@ -189,9 +190,8 @@ class _Merge:
 
     def _read_soon(self) -> dict[int, Ahead[Batch]]:
         """The flow of the thread that has most, if that is much: the first of it is read while all else is loaded."""
-        sizes = self._flow.sizes()
-        longest = max(sizes, key=lambda thread: sizes[thread], default=None)
-        if longest is None or self._jobs == 1 or sizes[longest] < _FEW_ROWS:
+        longest = max(self._sizes, key=lambda thread: self._sizes[thread], default=None)
+        if longest is None or self._jobs == 1 or self._sizes[longest] < _FEW_ROWS:
             return {}
         soon = self._beside.soon(self._paths(longest, 0), _SOON)
         self._stop.callback(soon.close)
@@ -291,7 +291,7 @@ class _Merge:
     def _at_a_time(self, threads: list[int]) -> int:
         """How many threads are walked at a time: one where calls are asked for, which are numbered as they are met, and
         where the others together have so little that it takes longer to put the trees of stacks together."""
-        largest = max(self._flow.sizes().values(), default=0)
+        largest = max(self._sizes.values(), default=0)
         if self._want_calls or self._flow.rows - largest < max(_FEW_ROWS, largest // 4):
             return 1
         return min(self._jobs, len(threads), MOST_WALKS)
@@ -310,7 +310,7 @@ class _Merge:
             soon = None if skip else self._soon.pop(thread, None)
             return soon or self._beside.ahead(self._paths(thread, skip))
 
-        return KeptFlow(read, self._program, divided=self._walked_in_parts)
+        return KeptFlow(read, self._program, divided=self._parts(self._sizes.get(thread, 0)) > 1)
 
     def _work(self, thread: int, sink: Any) -> tuple[_Thread, Walk]:
         """A thread, and what goes over its flow for the first and the second time. Several threads' may be gone over at
@@ -334,16 +334,16 @@ class _Merge:
 
         return one, walk
 
-    @property
-    def _walked_in_parts(self) -> bool:
-        """Whether a long thread is: where nothing else is walked beside it."""
-        return self._jobs > 1 and self._together == 1 and not self._want_calls
+    def _parts(self, rows: int) -> int:
+        """In how many parts a thread of so many rows is walked: one where others are walked beside it, too."""
+        if self._together > 1 or self._want_calls:
+            return 1
+        return max(1, min(self._jobs, rows // _PART_ROWS, MOST_WALKS))
 
     def _stretches(self, one: _Thread, calls: ThreadCalls) -> list[Stretch]:
         """A thread's flow, in parts that are walked at a time where it is long."""
         flow = one.flow
-        count = min(self._jobs, flow.end.rows // _PART_ROWS) if self._walked_in_parts else 1
-        cuts = [Cut(), *flow.cuts(min(count, MOST_WALKS)), flow.end]
+        cuts = [Cut(), *flow.cuts(self._parts(flow.end.rows)), flow.end]
         seqs = [flow.seq(cut) for cut in cuts[:-1]]
         events = self._events(one.number, one.gaps, calls)
         of_each = np.split(events, np.searchsorted(events["seq"], seqs[1:]))

@@ -142,7 +142,7 @@ class SystemCalls:
             Records(self._enter[rows], np.maximum(end, self._enter[rows])),
             Occurrences(seqs, lambda: bounds(seqs, clock())), gaps, match,
             trusted=trusted, complete=trusted or self._complete).run()
-        occurrence, exact = placed.part(0, len(rows))
+        occurrence, exact = placed.all()
         hit = occurrence >= 0
         self.places.put(rows[hit], seqs[occurrence[hit]], exact[hit])
 

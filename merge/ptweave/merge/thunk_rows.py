@@ -66,8 +66,9 @@ class ThunkRows:
         done, numbered = 0, self.sorted
         self.threads.clear()
         for batch in self.batches(columns):
-            thread, thunk = numbers(batch, "thread", _NONE), numbers(batch, "thunk", _NONE)
+            thread = numbers(batch, "thread", _NONE)
             if self.sorted:
+                thunk = numbers(batch, "thunk", _NONE)
                 step, inner = np.diff(thread, prepend=last[0]), np.diff(thunk, prepend=last[1])
                 self.sorted = not bool(((step < 0) | ((step == 0) & (inner < 0))).any())
                 if not self.sorted:

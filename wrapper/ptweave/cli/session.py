@@ -126,7 +126,7 @@ def incomplete(bundle: Bundle) -> bool:
 
 
 _UNDECODED = {"missing_image": "code that is not in the bundle", "decode_error": "packets that cannot be decoded",
-              "overflow": "the recorder dropped packets", "truncated": "packets that are cut"}
+              "overflow": "packets that were never recorded", "truncated": "packets that are cut"}
 """Kinds of gaps in words."""
 
 _PLACED = {"time": "by time only", "none": "nowhere"}
