@@ -147,8 +147,11 @@ struct ptm_tree;
 struct ptm_callers;
 struct ptm_walk;
 
+/* What is known of blocks' flags is not looked at yet: they may be set until the program is digested. */
 int ptm_program_create(const struct ptm_block *blocks, size_t n_blocks, const int64_t *offsets,
 		       const int32_t *values, size_t n_values, size_t n_paths, struct ptm_program **ret);
+/* What walks ask of it; once. Flows may be scanned before, and meanwhile. -ENOMEM. */
+int ptm_program_digest(struct ptm_program *program);
 void ptm_program_destroy(struct ptm_program *program);
 /* Number of system-call blocks in `n` executed paths; or -EINVAL for a path that does not exist. */
 int64_t ptm_program_count(const struct ptm_program *program, const int32_t *paths, size_t n);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Blocks and paths. Borrows the caller's arrays, owns the digested paths. Block numbers in paths are checked once,
+ * Blocks and paths. Borrows the caller's arrays, owns what it makes of them. Block numbers in paths are checked once,
  * at creation; path numbers whenever they come in.
  */
 #define _GNU_SOURCE /* madvise */
@@ -49,40 +49,67 @@ static void measure(struct ptm_program *program, int64_t begin, int64_t end)
 	}
 }
 
-static int digest(struct ptm_program *program, size_t index, int64_t begin, int64_t end)
+/* The little that is known of a path without its blocks' flags. -EINVAL: it is none. */
+static int make_brief(struct ptm_program *program, size_t index)
 {
-	struct path *path = &program->paths[index];
-	const struct ptm_block *before = NULL;
+	const int64_t begin = program->offsets[index], end = program->offsets[index + 1];
 	uint64_t instructions = 0;
 	uint32_t syscalls = 0;
-	bool plain = true;
 
-	if (end - begin > INT32_MAX)
+	if (begin < 0 || end < begin || (uint64_t)end > program->n_values || end - begin > INT32_MAX)
 		return -EINVAL;
 	for (int64_t i = begin; i < end; i++) {
 		const int32_t number = program->values[i];
 
-		if (number < 0 || (size_t)number >= program->n_blocks)
+		if (number < 0 || (size_t)number >= program->n_blocks || program->blocks[number].cls >= PTM_CLASSES)
 			return -EINVAL;
-		const struct ptm_block *block = &program->blocks[number];
-
-		if (block->cls >= PTM_CLASSES)
-			return -EINVAL;
-		plain = plain && plain_after(before, block);
-		instructions += block->instructions;
-		syscalls += block->cls == PTM_SYSCALL;
-		before = block;
+		instructions += program->blocks[number].instructions;
+		syscalls += program->blocks[number].cls == PTM_SYSCALL;
 	}
 	if (instructions > UINT32_MAX)
 		return -EINVAL;
-	measure(program, begin, end);
 	program->briefs[index] = (struct brief){ .length = (uint32_t)(end - begin), .syscalls = syscalls };
-	*path = (struct path){
-		.first = begin,
-		.length = (uint32_t)(end - begin),
-		.instructions = (uint32_t)instructions,
-		.plain = plain && begin < end,
+	return 0;
+}
+
+int ptm_program_create(const struct ptm_block *blocks, size_t n_blocks, const int64_t *offsets,
+		       const int32_t *values, size_t n_values, size_t n_paths, struct ptm_program **ret)
+{
+	struct ptm_program *program = calloc(1, sizeof(*program));
+
+	if (!program)
+		return -ENOMEM;
+	*program = (struct ptm_program){
+		.blocks = blocks, .n_blocks = n_blocks, .offsets = offsets, .values = values, .n_values = n_values,
+		.n_paths = n_paths, .briefs = malloc((n_paths ? n_paths : 1) * sizeof(*program->briefs)),
 	};
+	int error = program->briefs ? 0 : -ENOMEM;
+
+	for (size_t i = 0; !error && i < n_paths; i++)
+		error = make_brief(program, i);
+	if (error) {
+		ptm_program_destroy(program);
+		return error;
+	}
+	*ret = program;
+	return 0;
+}
+
+static void digest(struct ptm_program *program, size_t index)
+{
+	const int64_t begin = program->offsets[index], end = program->offsets[index + 1];
+	struct path *path = &program->paths[index];
+	const struct ptm_block *before = NULL;
+
+	*path = (struct path){ .first = begin, .length = (uint32_t)(end - begin), .plain = begin < end };
+	for (int64_t i = begin; i < end; i++) {
+		const struct ptm_block *block = &program->blocks[program->values[i]];
+
+		path->plain = path->plain && plain_after(before, block);
+		path->instructions += block->instructions;
+		before = block;
+	}
+	measure(program, begin, end);
 	if (begin < end) {
 		const struct ptm_block *block = &program->blocks[program->values[begin]];
 
@@ -92,41 +119,21 @@ static int digest(struct ptm_program *program, size_t index, int64_t begin, int6
 		path->resumed = block->flags & PTM_RESUMED;
 		path->last = (uint32_t)program->values[end - 1];
 	}
-	return 0;
 }
 
-int ptm_program_create(const struct ptm_block *blocks, size_t n_blocks, const int64_t *offsets,
-		       const int32_t *values, size_t n_values, size_t n_paths, struct ptm_program **ret)
+int ptm_program_digest(struct ptm_program *program)
 {
-	struct ptm_program *program = calloc(1, sizeof(*program));
-	int error = -ENOMEM;
+	const size_t n_paths = program->n_paths, n_values = program->n_values;
 
-	if (!program)
-		return -ENOMEM;
-	program->blocks = blocks;
-	program->n_blocks = n_blocks;
-	program->values = values;
-	program->n_paths = n_paths;
 	program->paths = aligned_alloc(64, (n_paths ? n_paths : 1) * sizeof(*program->paths));
 	program->places = calloc(n_values ? n_values : 1, sizeof(*program->places));
-	program->briefs = malloc((n_paths ? n_paths : 1) * sizeof(*program->briefs));
-	if (!program->paths || !program->places || !program->briefs)
-		goto fail;
+	if (!program->paths || !program->places)
+		return -ENOMEM;
 	pages_hint(program->paths, n_paths * sizeof(*program->paths));
 	pages_hint(program->places, n_values * sizeof(*program->places));
-	for (size_t i = 0; i < n_paths; i++) {
-		error = -EINVAL;
-		if (offsets[i] < 0 || offsets[i + 1] < offsets[i] || (uint64_t)offsets[i + 1] > n_values)
-			goto fail;
-		error = digest(program, i, offsets[i], offsets[i + 1]);
-		if (error)
-			goto fail;
-	}
-	*ret = program;
+	for (size_t i = 0; i < n_paths; i++)
+		digest(program, i);
 	return 0;
-fail:
-	ptm_program_destroy(program);
-	return error;
 }
 
 void ptm_program_destroy(struct ptm_program *program)
@@ -161,10 +168,10 @@ int64_t ptm_program_scan(const struct ptm_program *program, const int64_t *seqs,
 			return -EINVAL;
 		if (!program->briefs[paths[i]].syscalls)
 			continue;
-		const struct path *path = &program->paths[paths[i]];
+		const int32_t *blocks = &program->values[program->offsets[paths[i]]];
 
-		for (uint32_t j = 0; j < path->length && count < room; j++) {
-			const int32_t number = program->values[path->first + j];
+		for (uint32_t j = 0; j < program->briefs[paths[i]].length && count < room; j++) {
+			const int32_t number = blocks[j];
 
 			if (program->blocks[number].cls != PTM_SYSCALL)
 				continue;

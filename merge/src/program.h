@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The blocks and paths of a run as the walk reads them. Read-only after creation. */
+/* The blocks and paths of a run as the walk reads them. Read-only once it is digested. */
 #ifndef PTWEAVE_MERGE_PROGRAM_H
 #define PTWEAVE_MERGE_PROGRAM_H
 
@@ -35,11 +35,13 @@ struct brief {
 struct ptm_program {
 	const struct ptm_block *blocks;
 	size_t n_blocks;
+	const int64_t *offsets; /* of each path's first one in `values`, and behind the last path's last */
 	const int32_t *values;
-	struct place *places;   /* one a value */
-	struct path *paths;
+	size_t n_values;
 	size_t n_paths;
 	struct brief *briefs;   /* one a path */
+	struct path *paths;     /* NULL: not digested yet */
+	struct place *places;   /* one a value */
 };
 
 /* True when `to` is the instruction after `from`'s last. */

@@ -22,8 +22,11 @@ enum {
 int ptm_walk_create(const struct ptm_program *program, struct ptm_tree *tree, int want_calls,
 		    struct ptm_walk **ret)
 {
-	struct ptm_walk *walk = calloc(1, sizeof(*walk));
+	struct ptm_walk *walk;
 
+	if (!program->paths)
+		return -EINVAL;
+	walk = calloc(1, sizeof(*walk));
 	if (!walk)
 		return -ENOMEM;
 	walk->program = program;

@@ -70,6 +70,7 @@ static void make_flow(struct flow *flow, uint32_t gaps, uint32_t few)
 static void open_flow(struct flow *flow)
 {
 	assert(ptm_program_create(flow->blocks, BLOCKS, flow->offsets, flow->values, VALUES, PATHS, &flow->program) == 0);
+	assert(ptm_program_digest(flow->program) == 0);
 	assert(ptm_tree_create(2 + below(500), 2 + below(100), &flow->tree) == 0);
 }
 

@@ -355,6 +355,7 @@ int main(int argc, char **argv)
 		make_flow(flow);
 		assert(!ptm_program_create(flow->blocks, BLOCKS, flow->offsets, flow->values, (size_t)flow->offsets[flow->n_paths],
 					   flow->n_paths, &program));
+		assert(!ptm_program_digest(program));
 		struct walker *whole = make_walker(program, stacks, depth), *parts = make_walker(program, stacks, depth);
 
 		assert(!go(flow, whole, 0, flow->n_rows));

@@ -42,7 +42,7 @@ static bool walk(void)
 	struct ptm_program *program = NULL;
 	struct ptm_tree *tree = NULL;
 	struct ptm_walk *walk = NULL;
-	bool done = ptm_program_create(blocks, 4, offsets, values, 5, 4, &program) == 0 &&
+	bool done = ptm_program_create(blocks, 4, offsets, values, 5, 4, &program) == 0 && ptm_program_digest(program) == 0 &&
 		    ptm_tree_create(1 << 20, 1 << 16, &tree) == 0 && ptm_walk_create(program, tree, 1, &walk) == 0;
 	if (done) {
 		ptm_walk_begin(walk);
@@ -76,7 +76,7 @@ static bool parts(void)
 	struct ptm_program *program = NULL;
 	struct ptm_tree *trees[2] = {NULL, NULL};
 	struct ptm_walk *walks[2] = {NULL, NULL};
-	bool done = ptm_program_create(blocks, 4, offsets, values, 5, 4, &program) == 0;
+	bool done = ptm_program_create(blocks, 4, offsets, values, 5, 4, &program) == 0 && ptm_program_digest(program) == 0;
 	for (int i = 0; done && i < 2; i++)
 		done = ptm_tree_create(1 << 20, 1 << 16, &trees[i]) == 0 &&
 		       ptm_walk_create(program, trees[i], 0, &walks[i]) == 0;

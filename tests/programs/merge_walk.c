@@ -273,6 +273,16 @@ static void check_hostile(const struct flow *flow)
 	assert(ptm_program_create(bad.blocks, BLOCKS, bad.offsets, bad.values, VALUES, 1, &program) == -EINVAL);
 }
 
+static void check_undigested(const struct ptm_program *program)
+{
+	struct ptm_tree *tree;
+	struct ptm_walk *walk;
+
+	assert(ptm_tree_create(10, 10, &tree) == 0);
+	assert(ptm_walk_create(program, tree, 0, &walk) == -EINVAL);
+	ptm_tree_destroy(tree);
+}
+
 /* Paths that do not exist, ordinals that go back: refused, at whatever place. */
 static void check_refused(const struct flow *flow, struct ptm_program *program)
 {
@@ -322,6 +332,7 @@ static void check_very_deep(void)
 		paths[i] = i < DEEP ? 0 : i == DEEP ? 2 : 1;
 	}
 	assert(ptm_program_create(blocks, 3, offsets, values, 3, 3, &program) == 0);
+	assert(ptm_program_digest(program) == 0);
 	assert(ptm_tree_create(1000, 100, &tree) == 0);
 	assert(ptm_walk_create(program, tree, 0, &walk) == 0);
 	while (done < ALL) {
@@ -453,10 +464,13 @@ int main(int argc, char **argv)
 		make_code(flow);
 		make_flow(flow);
 		assert(ptm_program_create(flow->blocks, BLOCKS, flow->offsets, flow->values, VALUES, PATHS, &program) == 0);
-		walk_flow(flow, program);
-		check_refused(flow, program);
 		const int64_t count = ptm_program_count(program, flow->paths, ROWS);
 
+		check_undigested(program);
+		assert(ptm_program_digest(program) == 0);
+		walk_flow(flow, program);
+		check_refused(flow, program);
+		assert(ptm_program_count(program, flow->paths, ROWS) == count);
 		found = malloc((size_t)count * sizeof(*found) + 1);
 		where = malloc((size_t)count * sizeof(*where) + 1);
 		assert(found && where);

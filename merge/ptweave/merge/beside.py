@@ -16,8 +16,9 @@ from typing import TypeVar
 S = TypeVar("S")
 T = TypeVar("T")
 
-_WORKERS = 3
-"""One of them may wait for another (a table that is written beside the walk is compressed in the pool)."""
+_WORKERS = 4
+"""Two of them may wait for others: what goes over a flow for who reads it, and who writes a table beside the walk for
+who compresses it."""
 
 
 class Beside:

@@ -61,13 +61,15 @@ def _resumed(blocks: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
 
 
 class Program:
-    """The distinct code of a run. Owns the C program, made by `compile`, and every array it borrows.
+    """The distinct code of a run. Owns the C program and every array it borrows. Flows may be scanned as soon as there
+    is one; before they are walked it is compiled, once all blocks' flags are set.
 
     Attributes: `blocks` (BLOCK_DTYPE, by block number), `functions` (name by function number, None unknown;
     0 unknown, 1 [signal], 2 [folded]).
     """
 
     def __init__(self, bundle: Bundle) -> None:
+        """Raises BadInput for paths of blocks that do not exist."""
         self._where = str(bundle.tables)
         self.functions: list[str | None] = [None, SIGNAL_NAME, FOLDED_NAME]
         with ThreadPoolExecutor(1) as beside:
@@ -76,15 +78,16 @@ class Program:
             self._offsets, self._values = paths.result()
         self._dictionary: tuple[I32, pa.Array] | None = None
         self.handle = ffi.NULL
-
-    def compile(self) -> None:
-        """Make the C program, once all flags are set. Raises BadInput for paths of blocks that do not exist."""
         out = ffi.new("struct ptm_program **")
         check(lib.ptm_program_create(
             ffi.from_buffer("struct ptm_block[]", self.blocks), len(self.blocks),
             ffi.from_buffer("int64_t[]", self._offsets), ffi.from_buffer("int32_t[]", self._values),
             len(self._values), len(self._offsets) - 1, out), self._where)
         self.handle = out[0]
+
+    def compile(self) -> None:
+        """What walks ask, once all flags are set."""
+        check(lib.ptm_program_digest(self.handle), self._where)
 
     def close(self) -> None:
         lib.ptm_program_destroy(self.handle)

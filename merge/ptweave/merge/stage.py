@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -82,6 +83,9 @@ _FEW_ROWS = 1 << 17  # of flow
 _PART_ROWS = 1 << 18
 _SOON = 24
 """Batches of flow: 12 bytes a row, 36 MiB."""
+_FIRST = 2
+"""Threads whose flows were gone over once and are not walked yet, where one is walked at a time: all but one are short
+then."""
 _NONE: I64 = np.empty(0, np.int64)
 
 
@@ -106,11 +110,12 @@ def merge_run(bundle: Bundle, *, calls: bool = False, progress: Callable[[int, i
 
 @dataclass
 class _Thread:
-    """A thread, and what is known of it when it is walked: its flow, the ordinal that ends at, its gaps, its system
-    calls."""
+    """A thread, and what is known of it when it is walked: its flow, where that has blocks that are system calls (None:
+    it was not gone over yet), the ordinal it ends at, its gaps, its system calls."""
 
     number: int
     flow: KeptFlow
+    found: tuple[I64, I32] | None = None
     gaps: I64 = field(default_factory=lambda: _NONE)
     end: int = 0
     calls: ThreadCalls | None = None
@@ -127,11 +132,9 @@ class _Merge:
         self._reporting = Lock()
         self._done = 0
         self._total = 0
-        self._together = 1
         self._open = ExitStack()
         self._stop = ExitStack()
         self._beside = Beside()
-        self._lacks: list[str] = []
         self._ledger: Ledger = bundle.ledger()
 
     def close(self) -> None:
@@ -150,10 +153,15 @@ class _Merge:
         self._pt_events = self._rows(PT_EVENTS, event_streams.COLUMNS)
         self._gap_rows = self._rows(GAPS, ["seq"])
         self._soon = self._read_soon()
-        self._program = self._load_program()
-        self._addresses = Addresses(self._bundle, self._program, self._tasks)
-        self._syscalls = self._load_syscalls()
+        self._threads = self._flow.threads()
+        self._total = 2 * self._flow.rows
+        self._together = self._at_a_time()
+        code = self._beside.start(self._load_code)
+        self._begun = self._begin_soon(code)
         self._thunks = self._load_thunks()
+        code.result()
+        if self._thunks is not None:
+            self._thunks.know(self._scratch, self._program, self._addresses)
         self._graph = self._begin_graph()
         self._accesses = self._load_accesses()
         self._tags = [Tags(self._bundle, source) for source in (TAGGED, PROBED, WATCHED)
@@ -197,26 +205,33 @@ class _Merge:
         self._stop.callback(soon.close)
         return {longest: soon}
 
-    def _load_program(self) -> Program:
-        program = Program(self._bundle)
-        self._open.callback(program.close)
-        if not self._flow.rows:
-            self._lacks.append("no flow was decoded: no profile, and nothing is placed")
-        return program
+    def _load_code(self) -> None:
+        """What was executed, and the system calls made there."""
+        self._program = Program(self._bundle)
+        self._open.callback(self._program.close)
+        self._addresses = Addresses(self._bundle, self._program, self._tasks)
+        self._syscalls = (SystemCalls(self._bundle, self._program, self._addresses, self._ledger)
+                          if (self._bundle.decoded / syscalls.FILE).exists() else None)
 
-    def _load_syscalls(self) -> SystemCalls | None:
-        if not (self._bundle.decoded / syscalls.FILE).exists():
-            self._lacks.append("no decoded system calls")
+    def _begin_soon(self, code: Future[None]) -> Ahead[_Thread] | None:
+        """The threads, gone over for the first time while all else is loaded, and while those before them are walked:
+        where it is one that is walked at a time, and a processor is left for it."""
+        if self._together > 1 or self._want_calls or self._jobs == 1:
             return None
-        return SystemCalls(self._bundle, self._program, self._addresses, self._ledger)
+
+        def gone_over() -> Iterator[_Thread]:
+            code.result()
+            for thread in self._threads:
+                one = self._begin(thread)
+                self._find_system_calls(one)
+                yield one
+
+        begun = self._beside.soon(gone_over(), _FIRST)
+        self._stop.callback(begun.close)
+        return begun
 
     def _load_thunks(self) -> Thunks | None:
-        if not (self._bundle.decoded / thunks.FILE).exists():
-            self._lacks.append("no decoded thunks")
-            return None
-        found = Thunks(self._scratch, self._ledger, self._addresses)
-        found.flag_markers(self._program, self._addresses)
-        return found
+        return Thunks(self._scratch, self._ledger) if (self._bundle.decoded / thunks.FILE).exists() else None
 
     def _begin_graph(self) -> Callable[[], GraphTables] | None:
         """The order of thunks: found beside the walk, or by who asks for the graph, if that reads with `scratch`."""
@@ -257,19 +272,16 @@ class _Merge:
 
     def _walk_threads(self, written: ExitStack) -> None:
         """`written`: tables whose last rows are still compressed when this is over."""
-        threads = self._flow.threads()
-        self._total = 2 * self._flow.rows
         folds = Folds()
         with ExitStack() as files:
             walker = files.enter_context(self._walker())
-            self._together = self._at_a_time(threads)
             walks = files.enter_context(Walks(walker, self._helper, self._together))
             profile = written.enter_context(TableWriter(self._bundle.tables, PROFILE, pool=self._beside.pool))
             sink = None
             if self._want_calls:
                 sink = files.enter_context(ParquetWriter(
                     str(self._bundle.decoded / _CALLS_FILE), CALLS.schema, compression="lz4"))
-            for one, walked in walks.of(self._work(thread, sink) for thread in threads):
+            for one, walked in walks.of(self._work(thread, sink) for thread in self._threads):
                 self._place(one, walked.marks)
                 folds += walked.folds
                 for rows in walked.counted.profile(one.number):
@@ -288,13 +300,13 @@ class _Merge:
     def _walker(self, *, helps: bool = False) -> Walker:
         return Walker(self._program, calls=self._want_calls, where=str(self._bundle.tables / FLOW.name), helps=helps)
 
-    def _at_a_time(self, threads: list[int]) -> int:
+    def _at_a_time(self) -> int:
         """How many threads are walked at a time: one where calls are asked for, which are numbered as they are met, and
         where the others together have so little that it takes longer to put the trees of stacks together."""
         largest = max(self._sizes.values(), default=0)
         if self._want_calls or self._flow.rows - largest < max(_FEW_ROWS, largest // 4):
             return 1
-        return min(self._jobs, len(threads), MOST_WALKS)
+        return min(self._jobs, len(self._threads), MOST_WALKS)
 
     def _number_stacks(self, recorded: RecordedStacks) -> None:
         """Stacks that were logged, in the same table as the walked ones."""
@@ -305,20 +317,23 @@ class _Merge:
         with TableWriter(self._bundle.tables, CALL_STACKS, encoded=["functions"]) as writer:
             recorded.write(writer)
 
-    def _kept_flow(self, thread: int) -> KeptFlow:
+    def _begin(self, thread: int) -> _Thread:
         def read(skip: int) -> Batches:
             soon = None if skip else self._soon.pop(thread, None)
             return soon or self._beside.ahead(self._paths(thread, skip))
 
-        return KeptFlow(read, self._program, divided=self._parts(self._sizes.get(thread, 0)) > 1)
+        divided = self._parts(self._sizes.get(thread, 0)) > 1
+        return _Thread(thread, KeptFlow(read, self._program, divided=divided))
 
     def _work(self, thread: int, sink: Any) -> tuple[_Thread, Walk]:
         """A thread, and what goes over its flow for the first and the second time. Several threads' may be gone over at
         a time: but for what each reads of the tables, nothing that is changed is common to them."""
-        one = _Thread(thread, self._kept_flow(thread))
+        one = next(self._begun) if self._begun else self._begin(thread)
 
         def walk(walker: Walker) -> Walked:
-            calls = one.calls or self._place_system_calls(one, walker)
+            if not one.found:
+                self._find_system_calls(one, walker.go_on)
+            calls = one.calls or self._place_system_calls(one)
 
             def emit(rows: Any) -> None:
                 sink.write_table(walker.calls(one.number, rows))
@@ -352,14 +367,14 @@ class _Merge:
         return [Stretch(partial(flow.again, begin, end), moments, some, seq, begin.before, end is flow.end, markers)
                 for (begin, end), seq, some in zip(pairwise(cuts), seqs, of_each, strict=True)]
 
-    def _place_system_calls(self, one: _Thread, walker: Walker) -> ThreadCalls:
-        """The first going over."""
+    def _place_system_calls(self, one: _Thread) -> ThreadCalls:
+        """After the first going over."""
+        assert one.found, "it was gone over"
         one.gaps = self._gaps(one.number)
-        found = self._find_system_calls(one, walker)
         one.end = one.flow.seq(one.flow.end)
-        one.calls = ThreadCalls((np.empty(0, np.int64), np.empty(0, np.int64)), merge_events([]))
+        one.calls = ThreadCalls((_NONE, _NONE), merge_events([]))
         if self._syscalls:
-            one.calls = self._syscalls.place(one.number, found, one.gaps,
+            one.calls = self._syscalls.place(one.number, one.found, one.gaps,
                                              lambda: known_moments(self._clock, one.number))
         return one.calls
 
@@ -381,17 +396,17 @@ class _Merge:
         for some in self._tags:
             some.place(thread, moments)
 
-    def _find_system_calls(self, one: _Thread, walker: Walker) -> tuple[I64, I32]:
-        """Where system calls were made."""
+    def _find_system_calls(self, one: _Thread, go_on: Callable[[], None] = lambda: None) -> None:
+        """The first going over. `go_on` may raise."""
         wanted = self._syscalls is not None and self._syscalls.in_thread(one.number) > 0
-        found: list[tuple[I64, I32]] = []
+        found: list[tuple[I64, I32]] = [(_NONE, np.empty(0, np.int32))]
         for seqs, paths in one.flow.first():
-            walker.go_on()
+            go_on()
             if wanted:
                 found.append(self._program.system_calls(seqs, paths))
             self._report(len(seqs))
-        return (np.concatenate([np.empty(0, np.int64), *(seqs for seqs, _ in found)]),
-                np.concatenate([np.empty(0, np.int32), *(blocks for _, blocks in found)]))
+        seqs, blocks = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        one.found = seqs, blocks
 
     def _events(self, thread: int, gaps: I64, calls: ThreadCalls) -> Events:
         jumps = interruptions(self._pt_events, thread, self._clock, self._addresses, self._program)
@@ -471,8 +486,10 @@ class _Merge:
                              lost={"stack too deep": self._folds.deep, "too many stacks": self._folds.many})
         self._bundle.save_ledger(self._ledger)
         manifest = self._bundle.manifest
+        missing = {"no flow was decoded: no profile, and nothing is placed": not self._flow.rows,
+                   "no decoded system calls": self._syscalls is None, "no decoded thunks": self._thunks is None}
         manifest.lacks = [line for line in manifest.lacks if not line.startswith(_LACKS)]
-        manifest.lacks += [_LACKS + line for line in self._lacks]
+        manifest.lacks += [_LACKS + line for line, lacks in missing.items() if lacks]
         self._bundle.save_manifest()
 
 

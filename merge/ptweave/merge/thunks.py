@@ -45,17 +45,18 @@ _PAIRS = 1 << 22
 
 
 class Thunks:
-    """The run's decoded thunks, in (thread, thunk) order, and where they begin."""
+    """The run's decoded thunks, in (thread, thunk) order, and where they begin. Until they are given the code, they
+    know what was recorded."""
 
-    def __init__(self, scratch: Scratch, ledger: Ledger, addresses: Addresses) -> None:
+    def __init__(self, scratch: Scratch, ledger: Ledger) -> None:
         self.rows = ThunkRows(scratch)
         self._ledger = ledger
         self._begin, self._end = self.rows.column(np.int64), self.rows.column(np.int64)
-        self._marker, stack = self.rows.column(np.int32), self.rows.column(np.int32)
+        self._marker, self._stack = self.rows.column(np.int32), self.rows.column(np.int32)
         markers: dict[int, int] = {}
 
         def put(rows: slice, batch: pa.RecordBatch) -> None:
-            stack[rows] = numbers(batch, "stack", -1)
+            self._stack[rows] = numbers(batch, "stack", -1)
             begin = self._begin[rows] = numbers(batch, "t", 0)
             np.add(begin, np.maximum(numbers(batch, "wait", 0), 0), out=self._end[rows])
             self._marker[rows] = _codes(numbers(batch, "marker").astype(np.uint64, copy=False), markers)
@@ -63,7 +64,6 @@ class Thunks:
         self.rows.load(["thread", "thunk", "t", "wait", "marker", "stack"], put)
         self._rows = self.rows.threads
         self._markers: U64 = np.array(list(markers), np.uint64)
-        self._stacks = ThunkStacks(scratch, addresses, self._rows, self._begin, stack)
         self.places = Places.nowhere(self.rows.count)
         self._flow_end: dict[int, int] = {}
 
@@ -79,8 +79,13 @@ class Thunks:
         rows = self._rows.get(thread, _NOWHERE)
         return int(self._end[rows].max(initial=0))
 
-    def flag_markers(self, program: Program, addresses: Addresses) -> None:
-        """Tell the program which blocks are markers. Must come before it is compiled."""
+    def know(self, scratch: Scratch, program: Program, addresses: Addresses) -> None:
+        """Look up their call stacks, and tell the program which blocks are markers: before it is compiled."""
+        self._stacks = ThunkStacks(scratch, addresses, self._rows, self._begin, self._stack)
+        del self._stack
+        self._flag_markers(program, addresses)
+
+    def _flag_markers(self, program: Program, addresses: Addresses) -> None:
         for thread, rows in self._rows.items():
             first = kinds_of(self._marker[rows], addresses.spaces_at(thread, self._begin[rows])).first
             markers = self._markers[self._marker[rows][first]]
