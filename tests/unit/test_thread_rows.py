@@ -3,7 +3,12 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -65,3 +70,47 @@ def test_a_row_group_that_is_not_sorted_by_thread_is_refused(tmp_path: Path, thr
         read(written(tmp_path, threads, 100))
     (tmp_path / "sorted").mkdir()
     assert read(written(tmp_path / "sorted", sorted(threads), 100))
+
+
+class Watched:
+    """A file that notes when it is read at two places at once (Arrow ends by SIGSEGV then, or never)."""
+
+    def __init__(self, file: pq.ParquetFile) -> None:
+        self._file = file
+        self._reading = threading.Lock()
+        self.at_once = False
+
+    def iter_batches(self, *arguments: Any, **options: Any) -> Iterator[pa.RecordBatch]:
+        batches = self._file.iter_batches(*arguments, **options)
+        while True:
+            alone = self._reading.acquire(blocking=False)
+            self.at_once |= not alone
+            time.sleep(0.001)
+            batch = next(batches, None) if alone else None
+            if alone:
+                self._reading.release()
+            if batch is None:
+                return
+            yield batch
+
+    def close(self) -> None:
+        self._file.close()
+
+
+@pytest.mark.parametrize("locked", [True, False], ids=["as it is", "control: without the lock"])
+def test_no_file_is_read_at_two_places_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, locked: bool) -> None:
+    monkeypatch.setattr(tables, "BATCH_ROWS", 5)
+    monkeypatch.setattr(tables, "_CACHED_ROWS", 0)
+    rows = ThreadRows(written(tmp_path, [0, 1] + [5] * 200 + [6] * 200, 500), FLOW, ["seq", "path"])
+    watched = Watched(rows._files[0])
+    rows._files[0] = watched
+    if not locked:
+        monkeypatch.setattr(rows, "_lock", nullcontext())
+    others = [threading.Thread(target=lambda thread=thread: list(rows.batches(thread))) for thread in (5, 6)]
+    for other in others:
+        other.start()
+    rows.threads()
+    for other in others:
+        other.join()
+    rows.close()
+    assert watched.at_once != locked

@@ -148,12 +148,11 @@ class _Merge:
         self._tasks: Tasks = load_tasks(self._bundle)
         self._scratch = self._open.enter_context(Scratch(self._bundle.decoded, self._beside))
         self._flow = self._rows(FLOW, ["seq", "path"])
-        self._sizes = self._flow.sizes()
+        self._threads, self._sizes = self._flow.threads(), self._flow.sizes()
         self._clock = self._rows(CLOCK, moment_streams.COLUMNS)
         self._pt_events = self._rows(PT_EVENTS, event_streams.COLUMNS)
         self._gap_rows = self._rows(GAPS, ["seq"])
         self._soon = self._read_soon()
-        self._threads = self._flow.threads()
         self._total = 2 * self._flow.rows
         self._together = self._at_a_time()
         code = self._beside.start(self._load_code)

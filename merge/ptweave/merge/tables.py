@@ -146,7 +146,8 @@ class ThreadRows:
         """Numbers of the threads that have rows, ascending."""
         found: set[int] = set()
         for group in self._groups:
-            found.update([group.first] if group.first == group.last else self._spans(group))
+            with self._lock:  # no file may be read at two places at once
+                found.update([group.first] if group.first == group.last else self._spans(group))
         return sorted(found)
 
     def sizes(self) -> dict[int, int]:
