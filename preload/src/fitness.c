@@ -34,6 +34,8 @@ static const struct {
 	{"libgo", "the Go runtime makes threads and waits for them by itself: threads stay threads"},
 	{"liburing", "io_uring has the kernel work on memory by itself: threads stay threads"},
 	{"libgomp", "GCC's OpenMP waits for threads by system calls of its own: threads stay threads"},
+	{"libomp", "LLVM's OpenMP has its threads wait for what atomics alone order: threads stay threads"},
+	{"libiomp5", "Intel's OpenMP has its threads wait for what atomics alone order: threads stay threads"},
 	{"libitm", "GCC's transactions wait for threads by system calls of their own: threads stay threads"},
 };
 

@@ -76,11 +76,15 @@ static void search_data(const struct dl_phdr_info *info, struct found *found)
 	}
 }
 
-bool ptw_is_openmp(const char *path)
+static bool is_named_like(const char *path, const char *begin)
 {
 	const char *slash = strrchr(path, '/');
-	return strncmp(slash ? slash + 1 : path, "libgomp", 7) == 0;
+	return strncmp(slash ? slash + 1 : path, begin, strlen(begin)) == 0;
 }
+
+static bool is_llvms(const char *path) { return is_named_like(path, "libomp") || is_named_like(path, "libiomp5"); }
+
+bool ptw_is_openmp(const char *path) { return is_named_like(path, "libgomp") || is_llvms(path); }
 
 bool ptw_openmp_share(const struct dl_phdr_info *info)
 {
@@ -88,6 +92,8 @@ bool ptw_openmp_share(const struct dl_phdr_info *info)
 	struct ptw_frame here = PTW_CALLER;
 	if (ptw_options()->private_view || !ptw_is_openmp(info->dlpi_name))
 		return false;
+	if (is_llvms(info->dlpi_name))
+		return true;
 	search_data(info, &found);
 	if (found.candidates != 1)
 		return false;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the compiler and the program call of GCC's OpenMP (libgomp) that orders threads: X(result, name, (parameters)), as
+ * What compilers and programs call of OpenMP that orders threads; GCC's (libgomp): X(result, name, (parameters)), as
  * libgomp's manual ("The libgomp ABI", "Runtime Library Routines") and its symbols have them; LLVM's and Intel's libraries
  * have the same functions. Not those that only share work out, nor what compilers before GCC 4.9 called
  * (GOMP_parallel_start). The last parameters of GOMP_task came one by one: who passes fewer says so in its flags.
@@ -9,6 +9,10 @@
 #define PTW_OPENMP_API_H
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct link_map;
 
 typedef void ptw_openmp_body(void *data);
 typedef void ptw_openmp_copy(void *to, void *from);
@@ -77,6 +81,21 @@ typedef void ptw_openmp_copy(void *to, void *from);
 	X(int, omp_get_thread_num, (void))                                                                           \
 	X(int, omp_get_num_threads, (void))
 
+/* LLVM's (openmp/runtime/src/kmp.h of its sources): `void *` are its ident_t, its critical sections' words, a reduction's
+ * data. */
+#define PTW_OPENMP_KMPC(X)                                                                                           \
+	X(void, __kmpc_critical, (void *, int, void *))                                                              \
+	X(void, __kmpc_critical_with_hint, (void *, int, void *, uint32_t))                                          \
+	X(void, __kmpc_end_critical, (void *, int, void *))                                                          \
+	X(void, __kmpc_ordered, (void *, int))                                                                       \
+	X(void, __kmpc_end_ordered, (void *, int))                                                                   \
+	X(void, __kmpc_doacross_post, (void *, int, const int64_t *))                                                \
+	X(void, __kmpc_doacross_wait, (void *, int, const int64_t *))                                                \
+	X(int, __kmpc_reduce, (void *, int, int, size_t, void *, ptw_openmp_copy *, void *))                         \
+	X(int, __kmpc_reduce_nowait, (void *, int, int, size_t, void *, ptw_openmp_copy *, void *))                  \
+	X(void, __kmpc_end_reduce, (void *, int, void *))                                                            \
+	X(void, __kmpc_end_reduce_nowait, (void *, int, void *))
+
 #define X(result, name, parameters) result name parameters;
 PTW_OPENMP_FUNCTIONS(X)
 #undef X
@@ -84,7 +103,9 @@ PTW_OPENMP_FUNCTIONS(X)
 struct ptw_openmp {
 #define X(result, name, parameters) result (*name) parameters;
 	PTW_OPENMP_FUNCTIONS(X)
+	PTW_OPENMP_KMPC(X)
 #undef X
+	const struct link_map *library; /* that they are in; NULL: not known */
 };
 
 /* Bits of what GOMP_task, GOMP_taskloop and GOMP_cancel are given (libgomp's include/gomp-constants.h and parallel.c). */

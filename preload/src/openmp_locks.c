@@ -8,6 +8,7 @@
 #include "openmp_team.h"
 
 #include "event.h"
+#include "openmp_tool.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -69,7 +70,7 @@ static uint64_t releases(const void *object)
 	}
 
 /* Turns are the team's. */
-static const void *turn(void) { return ptw_team ? &ptw_team->name->order : NULL; }
+static const void *turn(void) { return ptw_team ? &ptw_team->name->order : ptw_tool_object(PTW_TOOL_ORDER); }
 
 LOCK(GOMP_critical_start, (void), (), (const void *)openmp->GOMP_critical_start)
 UNLOCK(GOMP_critical_end, (void), (), (const void *)openmp->GOMP_critical_start)
@@ -99,7 +100,7 @@ TRY(omp_test_nest_lock_)
 	{                                                                                                     \
 		struct ptw_frame caller = PTW_CALLER;                                                         \
 		const struct ptw_openmp *openmp = ptw_openmp_for(caller.pc);                                  \
-		if (ptw_team)                                                                                 \
+		if (turn())                                                                                   \
 			ptw_team_release(PTW_SEM_POST, &caller, turn(), 0, 0);                                \
 		openmp->name(counts);                                                                         \
 	}
@@ -123,7 +124,7 @@ POST(GOMP_doacross_ull_post, unsigned long long)
 		va_end(list);                                                                                 \
 		openmp->name(first, other[0], other[1], other[2], other[3], other[4], other[5], other[6], other[7],  \
 			     other[8], other[9], other[10], other[11], other[12], other[13], other[14]);      \
-		if (ptw_team)                                                                                 \
+		if (turn())                                                                                   \
 			ptw_team_acquire(PTW_SEM_WAIT, &caller, enter, turn(), 0, 0);                         \
 	}
 

@@ -13,16 +13,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CALLERS = 1024, COUNT = sizeof(struct ptw_openmp) / sizeof(void *) };
+enum { CALLERS = 1024, COUNT = offsetof(struct ptw_openmp, library) / sizeof(void *) };
 
 /* One behind the other, without pointers: these the dynamic linker would have to move each time a program begins. */
 static const struct {
 #define X(result, name, parameters) char name[sizeof #name];
 	PTW_OPENMP_FUNCTIONS(X)
+	PTW_OPENMP_KMPC(X)
 #undef X
 } names = {
 #define X(result, name, parameters) #name,
 	PTW_OPENMP_FUNCTIONS(X)
+	PTW_OPENMP_KMPC(X)
 #undef X
 };
 
@@ -62,17 +64,35 @@ static const struct link_map *needed_by(const struct link_map *object)
 	return NULL;
 }
 
-/* A function that this library lacks is not called by who was linked with it. */
-static void find(const struct link_map *caller, void **ret)
+/* Whoever has it, the caller first: a runtime may be linked into a library, whatever that is called. */
+static void *search(const struct link_map *caller, const char *name)
 {
-	const struct link_map *library = NULL;
-	if (!dlsym(RTLD_NEXT, "GOMP_parallel")) {
-		library = needed_by(caller);
-		library = library ? library : loaded(NULL);
-	}
+	const struct link_map *ours = ptw_next_object_at((uint64_t)ptw_openmp_for);
+	const uint32_t hash = ptw_next_hash(name);
+	void *found = caller != ours ? ptw_next_in(caller, name, hash, NULL) : NULL;
+	for (const struct link_map *map = _r_debug.r_map; map && !found; map = map->l_next)
+		found = map != ours ? ptw_next_in(map, name, hash, NULL) : NULL;
+	return found;
+}
+
+static void *find_name(const struct link_map *caller, const struct link_map *library, bool global, const char *name)
+{
+	void *found = global ? dlsym(RTLD_NEXT, name) : NULL;
+	if (!found && library)
+		found = ptw_next_in(library, name, ptw_next_hash(name), NULL);
+	return found ? found : search(caller, name);
+}
+
+static void find(const struct link_map *caller, struct ptw_openmp *ret)
+{
+	const bool global = dlsym(RTLD_NEXT, "GOMP_parallel");
+	const struct link_map *library = needed_by(caller);
+	library = library ? library : loaded(NULL);
 	const char *name = (const char *)&names;
+	void **functions = (void **)ret;
 	for (unsigned i = 0; i < COUNT; i++, name += strlen(name) + 1)
-		ret[i] = library ? ptw_next_in(library, name, ptw_next_hash(name), NULL) : dlsym(RTLD_NEXT, name);
+		functions[i] = find_name(caller, library, global, name);
+	ret->library = ptw_next_object_at((uint64_t)ret->GOMP_parallel);
 }
 
 static struct caller *entry_of(const struct link_map *map)
@@ -90,11 +110,12 @@ static struct caller *entry_of(const struct link_map *map)
 }
 
 /* Whoever comes at the same time writes the same. */
-static void keep(struct caller *caller, void *const *functions)
+static void keep(struct caller *caller, const struct ptw_openmp *functions)
 {
-	void **kept = (void **)&caller->functions;
+	void **kept = (void **)&caller->functions, *const *found = (void *const *)functions;
 	for (unsigned i = 0; i < COUNT; i++)
-		__atomic_store_n(&kept[i], functions[i], __ATOMIC_RELAXED);
+		__atomic_store_n(&kept[i], found[i], __ATOMIC_RELAXED);
+	__atomic_store_n(&caller->functions.library, functions->library, __ATOMIC_RELAXED);
 	__atomic_store_n(&caller->ready, 1, __ATOMIC_RELEASE);
 }
 
@@ -112,9 +133,9 @@ const struct ptw_openmp *ptw_openmp_for(uint64_t pc)
 	const struct link_map *map = caller_at(pc);
 	struct caller *caller = entry_of(map);
 	if (__builtin_expect(!is_ready(caller), 0)) {
-		void *functions[COUNT];
-		find(map, functions);
-		keep(caller, functions);
+		struct ptw_openmp functions;
+		find(map, &functions);
+		keep(caller, &functions);
 	}
 	return &caller->functions;
 }
@@ -123,5 +144,5 @@ void ptw_openmp_learn(uint64_t pc, const struct ptw_openmp *functions)
 {
 	struct caller *caller = entry_of(caller_at(pc));
 	if (!is_ready(caller))
-		keep(caller, (void *const *)functions);
+		keep(caller, functions);
 }

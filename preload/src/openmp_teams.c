@@ -11,6 +11,7 @@
 
 #include "alias.h"
 #include "event.h"
+#include "openmp_tool.h"
 
 /* Where one thread does what the others then get, it arrives behind that: which is the first is known when it is. */
 static __thread struct ptw_passage single __attribute__((tls_model("initial-exec")));
@@ -106,6 +107,11 @@ static void join(struct ptw_team *team, const struct ptw_frame *caller)
 	{                                                                                                     \
 		struct ptw_frame caller = PTW_CALLER;                                                         \
 		struct ptw_team team;                                                                         \
+		const struct ptw_openmp *openmp = ptw_openmp_for(caller.pc);                                  \
+		if (ptw_tool_is_told(openmp)) {                                                               \
+			openmp->name(body, data, count, LIST arguments);                                      \
+			return;                                                                               \
+		}                                                                                             \
 		void *shared = make(&team, &caller, body, data, count);                                       \
 		team.functions.name(work, shared, count, LIST arguments);                                    \
 		join(&team, &caller);                                                                         \
@@ -129,6 +135,9 @@ unsigned GOMP_parallel_reductions(ptw_openmp_body *body, void *data, unsigned co
 {
 	struct ptw_frame caller = PTW_CALLER;
 	struct ptw_team team;
+	const struct ptw_openmp *openmp = ptw_openmp_for(caller.pc);
+	if (ptw_tool_is_told(openmp))
+		return openmp->GOMP_parallel_reductions(body, data, count, flags);
 	struct ptw_team *shared = make(&team, &caller, body, data, count);
 	team.reductions = *(void **)data;
 	unsigned result = team.functions.GOMP_parallel_reductions(work, shared, count, flags);

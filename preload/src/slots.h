@@ -104,6 +104,8 @@ struct ptw_meta {
 	uint64_t break_start, break_now; /* 0: nobody asked; brk.c */
 	uint64_t open_used; /* bytes of the untracked heap ever given out */
 	uint64_t task_bodies[PTW_TASK_BODIES]; /* openmp_tasks.c */
+	const struct link_map *openmp_runtime; /* openmp_tool.c */
+	uint32_t openmp_has_tasks;
 	struct ptw_slot slot[PTW_SLOTS];
 };
 
