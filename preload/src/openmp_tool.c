@@ -77,6 +77,8 @@ struct made {
 struct member {
 	uint64_t team; /* 0: not known */
 	uint32_t count, index;
+	const void *barrier; /* that it arrived at, and may do tasks in that make teams; NULL: none */
+	uint64_t enter;
 };
 
 static __thread struct {
@@ -85,8 +87,6 @@ static __thread struct {
 	uint32_t n_made, n_member; /* they may be more */
 	uint32_t cancelled;
 	bool reduces;
-	const void *barrier; /* that it arrived at; NULL: none */
-	uint64_t enter;
 } self __attribute__((tls_model("initial-exec")));
 
 static struct {
@@ -184,7 +184,7 @@ static void implicit_task(int scope, union carried *team, union carried *task, u
 	}
 	if (self.n_member++ >= LEVELS)
 		return;
-	self.member[self.n_member - 1] = (struct member){team ? team->value : 0, count, index};
+	self.member[self.n_member - 1] = (struct member){.team = team ? team->value : 0, .count = count, .index = index};
 	if (member())
 		ptw_team_acquire(PTW_TEAM_BEGIN, &caller, enter, ptw_tool_object(PTW_TOOL_BEGIN), index, count);
 }
@@ -211,27 +211,26 @@ static void end_part(const struct ptw_frame *caller)
 		made()->free = ptw_tsc();
 }
 
-static void arrive(const struct ptw_frame *caller)
+static void arrive(struct member *here, const struct ptw_frame *caller)
 {
-	const uint32_t count = member()->count;
 	ptw_team_boundary(); /* as openmp_teams.c does: the arrival's thunk is its own, in which nothing is accessed */
 	ptw_team_boundary();
-	self.enter = ptw_tsc();
+	here->enter = ptw_tsc();
 	if (!ptw_tracing())
 		return;
-	self.barrier = object_of(member()->team, PTW_TOOL_BARRIERS + count % PTW_SLOTS);
-	struct ptw_event event = {PTW_BARRIER_ARRIVE, (uint64_t)self.barrier, 0, ptw_release(self.barrier), count};
-	ptw_log(&event, caller, self.enter, ptw_tsc());
+	here->barrier = object_of(here->team, PTW_TOOL_BARRIERS + here->count % PTW_SLOTS);
+	struct ptw_event event = {PTW_BARRIER_ARRIVE, (uint64_t)here->barrier, 0, ptw_release(here->barrier), here->count};
+	ptw_log(&event, caller, here->enter, ptw_tsc());
 }
 
-static void leave(const struct ptw_frame *caller)
+static void leave(struct member *here, const struct ptw_frame *caller)
 {
-	const void *barrier = self.barrier;
-	self.barrier = NULL;
-	if (!barrier || !member())
+	const void *barrier = here->barrier;
+	here->barrier = NULL;
+	if (!barrier) /* a region's end, which its members hear of late */
 		return;
-	ptw_team_acquire(PTW_BARRIER_WAIT, caller, self.enter, barrier, 0, member()->count);
-	meet_tasks(caller, self.enter);
+	ptw_team_acquire(PTW_BARRIER_WAIT, caller, here->enter, barrier, 0, here->count);
+	meet_tasks(caller, here->enter);
 }
 
 static void sync_region(int kind, int scope, union carried *team, union carried *task, const void *code)
@@ -248,9 +247,9 @@ static void sync_region(int kind, int scope, union carried *team, union carried 
 	} else if (scope == SCOPE_BEGIN && is_end_of_region(kind, code)) {
 		end_part(&caller);
 	} else if (scope == SCOPE_BEGIN && is_barrier(kind)) {
-		arrive(&caller);
+		arrive(member(), &caller);
 	} else if (scope == SCOPE_END && is_barrier(kind)) {
-		leave(&caller);
+		leave(member(), &caller);
 	}
 }
 

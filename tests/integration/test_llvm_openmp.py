@@ -119,6 +119,44 @@ def test_a_program_of_the_readers_own_is_wrapped_without_a_notice(program: Path,
     assert (done.status, done.lines) == (0, [f"ptweave: {tmp_path / 'run.ptw'}: nothing lost"])
 
 
+def test_who_makes_a_team_while_it_waits_at_a_barrier_leaves_both(tmp_path: Path, compiler: str) -> None:
+    """In a task that it does meanwhile."""
+    source, made = tmp_path / "nested.c", tmp_path / "nested"
+    source.write_text("""
+#include <omp.h>
+#include <unistd.h>
+int main(void)
+{
+	omp_set_max_active_levels(2);
+#pragma omp parallel num_threads(2)
+	{
+		if (omp_get_thread_num() == 0)
+#pragma omp task
+		{
+#pragma omp parallel num_threads(2)
+			{
+#pragma omp barrier
+			}
+		}
+		if (omp_get_thread_num() == 0)
+			usleep(200000);
+#pragma omp barrier
+	}
+	return 0;
+}
+""")
+    subprocess.run([compiler, "-g", "-O1", "-fopenmp", "-c", "-o", tmp_path / "nested.o", source], check=True)
+    subprocess.run(["clang", "-fopenmp", "-o", made, tmp_path / "nested.o"], check=True)
+    with natively(made, tmp_path, TRACED, "") as known:
+        found = dict(known.run.sql("select operation, count(*) from thunks group by 1").rows())
+        wanted = {"team": 2, "team_begin": 4, "barrier_arrive": 4, "barrier_wait": 4, "team_join": 2}
+        assert {name: found[name] for name in wanted} == wanted
+        nested = known.run.sql("select thread, max(t) filter (operation = 'barrier_wait') - "
+                               "min(t) filter (operation = 'task_begin') from thunks group by 1 "
+                               "having count(*) filter (operation = 'task_begin') > 0").rows()
+        assert len(nested) == 1 and nested[0][1] > 0, "control: it was done in the barrier"
+
+
 TOOL = """
 #include <stdio.h>
 struct tool { int (*initialize)(void *, int, void *); void (*finalize)(void *); long own; };
