@@ -76,15 +76,17 @@ static void search_data(const struct dl_phdr_info *info, struct found *found)
 	}
 }
 
-static bool is_named_like(const char *path, const char *begin)
+/* That name, or as libraries that Python's packages bring along are called (fitness.c). */
+static bool is_called(const char *path, const char *name)
 {
-	const char *slash = strrchr(path, '/');
-	return strncmp(slash ? slash + 1 : path, begin, strlen(begin)) == 0;
+	const char *slash = strrchr(path, '/'), *file = slash ? slash + 1 : path;
+	const size_t size = strlen(name);
+	return strncmp(file, name, size) == 0 && (file[size] == '-' || strncmp(file + size, ".so", 3) == 0);
 }
 
-static bool is_llvms(const char *path) { return is_named_like(path, "libomp") || is_named_like(path, "libiomp5"); }
+static bool is_llvms(const char *path) { return is_called(path, "libomp") || is_called(path, "libiomp5"); }
 
-bool ptw_is_openmp(const char *path) { return is_named_like(path, "libgomp") || is_llvms(path); }
+bool ptw_is_openmp(const char *path) { return is_called(path, "libgomp") || is_llvms(path); }
 
 bool ptw_openmp_share(const struct dl_phdr_info *info)
 {
