@@ -16,7 +16,7 @@ from support.engine import PROGRAMS
 from support.known import ENGINE_RUNS, EXACT, NATIVE_RUNS, Known, natively, wrapped
 from support.modes import NATIVE, TRACED, UNDER_LIBTTHREAD, Mode, process_mode, run
 
-ATOMIC, PLANTED, PAGES = 23, 26, 27  # of enum which in known_openmp.c
+ATOMIC, PLANTED = 23, 26  # of enum which in known_openmp.c
 USED_BY_TWO = (0, 4, 5, 6, 7, 8, 9, 10, 15, 22)
 """Pages that one thread writes and another uses then, in every run."""
 
@@ -45,18 +45,8 @@ def program(compiler: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-def races(known: Known) -> dict[int, set[str]]:
-    """Of the program's pages, by number, and what is known of them."""
-    numbers = {known.page(number): number for number in range(PAGES)}
-    found: dict[int, set[str]] = {}
-    for page, overlap in known.run.sql("select distinct page, overlap from races"):
-        if page in numbers:
-            found.setdefault(numbers[page], set()).add(overlap)
-    return found
-
-
 def check_order(known: Known, atomic: str) -> None:
-    found = races(known)
+    found = known.races()
     assert set(found) == {ATOMIC, PLANTED}
     assert found[ATOMIC] == {atomic} and "address" in found[PLANTED]
     for number in USED_BY_TWO:
@@ -98,7 +88,7 @@ def test_where_the_runtime_tells_nothing_only_what_gcc_compiled_is_ordered(progr
         if compiler == "gcc":
             check_order(known, "address")
         else:
-            assert len(races(known)) > 10
+            assert len(known.races()) > 10
             assert known.run.sql("select count(*) from thunks where operation = 'barrier_wait'").rows() == [(0,)]
 
 

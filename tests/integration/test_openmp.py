@@ -20,7 +20,7 @@ from support.engine import PROGRAMS
 from support.known import ENGINE_RUNS, EXACT, NATIVE_RUNS, Known, natively, wrapped
 from support.modes import NATIVE, TRACED, UNDER_LIBTTHREAD, Mode, process_mode, run
 
-ATOMIC, LEFT, PLANTED, PAGES = 23, 25, 26, 27  # of enum which in known_openmp.c
+ATOMIC, LEFT, PLANTED = 23, 25, 26  # of enum which in known_openmp.c
 SHARED_BY_ALL = {"BARRIER": 0, "COPIED": 4, "CRITICAL": 5, "NAMED": 6, "ORDERED": 7, "LOCK": 8, "TRIED": 9,
                  "NESTED_LOCK": 10, "DOACROSS": 15, "FEWER": 22}
 VERSION = 40  # where in a record
@@ -43,20 +43,10 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-def races(known: Known) -> dict[int, set[str]]:
-    """Of the program's pages, by number, and what is known of them."""
-    numbers = {known.page(number): number for number in range(PAGES)}
-    found: dict[int, set[str]] = {}
-    for page, overlap in known.run.sql("select distinct page, overlap from races"):
-        if page in numbers:
-            found.setdefault(numbers[page], set()).add(overlap)
-    return found
-
-
 def check_order(known: Known, atomic: str) -> None:
     """What one construct or another orders is no race; what nothing orders is one, and what is atomic is told apart
     where the code is known."""
-    found = races(known)
+    found = known.races()
     assert set(found) == {ATOMIC, PLANTED}
     assert found[ATOMIC] == {atomic} and "address" in found[PLANTED]
     for name, number in SHARED_BY_ALL.items():
@@ -121,7 +111,7 @@ def test_control_without_what_was_logged_they_race(program: Path, tmp_path: Path
     decode_thunks(bundle)
     merge_run(bundle)
     with Run(bundle.path) as opened:
-        assert raced & set(races(Known(opened, ran.out.decode(), [])))
+        assert raced & set(Known(opened, ran.out.decode(), []).races())
 
 
 def test_as_threads_the_same_operations_are_logged(program: Path, tmp_path: Path) -> None:

@@ -32,6 +32,15 @@ class Known:
     def page(self, number: int) -> int:
         return int(re.findall(rf"page {number} (0x[0-9a-f]+)", self.said)[0], 16)
 
+    def races(self) -> dict[int, set[str]]:
+        """Pages of the program that raced, by number, and what is known of them."""
+        numbers = {self.page(number): number for number in map(int, re.findall(r"page (\d+) 0x", self.said))}
+        found: dict[int, set[str]] = {}
+        for page, overlap in self.run.sql("select distinct page, overlap from races"):
+            if page in numbers:
+                found.setdefault(numbers[page], set()).add(overlap)
+        return found
+
     def between(self, page: int) -> Counter[tuple[int, int]]:
         """Data edges of a page: from which of the program's threads to which, how many."""
         names = {thread: number for number, thread in enumerate(self.threads)}
