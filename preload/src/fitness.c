@@ -20,8 +20,7 @@
 
 static const char *const makers[] = {"pthread_create", "thrd_create", "_ZNSt6thread15_M_start_thread"};
 
-/* Libraries that a program cannot have and be carried: files whose names begin so, and go on with ".so", or with a "-" and a
- * digest, as libraries that Python's packages bring along are called. */
+/* Libraries that a program cannot have and be carried. */
 static const struct {
 	const char *name, *why;
 } strangers[] = {
@@ -170,15 +169,19 @@ static bool is_runtime(const struct dl_phdr_info *info)
 	return info->dlpi_addr && (info->dlpi_addr == getauxval(AT_BASE) || info->dlpi_addr == getauxval(AT_SYSINFO_EHDR));
 }
 
+bool ptw_is_called(const char *path, const char *name)
+{
+	const char *slash = strrchr(path, '/'), *file = slash ? slash + 1 : path;
+	const char *rest = file + strlen(name);
+	return starts(file, name) && (starts(rest, ".so") || starts(rest, "-"));
+}
+
 /* NULL: a library like others. */
 static const char *why_strange(const char *path)
 {
-	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-	for (unsigned i = 0; i < sizeof strangers / sizeof *strangers; i++) {
-		const char *rest = name + strlen(strangers[i].name);
-		if (starts(name, strangers[i].name) && (starts(rest, ".so") || starts(rest, "-")))
+	for (unsigned i = 0; i < sizeof strangers / sizeof *strangers; i++)
+		if (ptw_is_called(path, strangers[i].name))
 			return strangers[i].why;
-	}
 	return NULL;
 }
 

@@ -23,4 +23,7 @@ PTW_HIDDEN void ptw_fit_surprise(const void *code);
 /* A library was loaded where threads are processes already: one that cannot be carried is told. */
 PTW_HIDDEN void ptw_fit_late(const struct link_map *map);
 
+/* Is a library's file that name, and ".so" behind it, or a "-" and a digest, as Python's packages call what they bring along? */
+PTW_HIDDEN bool ptw_is_called(const char *path, const char *name);
+
 #endif

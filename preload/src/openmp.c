@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include "openmp.h"
 
+#include "fitness.h"
 #include "options.h"
 #include "touch.h"
 #include "unwind.h"
@@ -76,17 +77,9 @@ static void search_data(const struct dl_phdr_info *info, struct found *found)
 	}
 }
 
-/* That name, or as libraries that Python's packages bring along are called (fitness.c). */
-static bool is_called(const char *path, const char *name)
-{
-	const char *slash = strrchr(path, '/'), *file = slash ? slash + 1 : path;
-	const size_t size = strlen(name);
-	return strncmp(file, name, size) == 0 && (file[size] == '-' || strncmp(file + size, ".so", 3) == 0);
-}
+static bool is_llvms(const char *path) { return ptw_is_called(path, "libomp") || ptw_is_called(path, "libiomp5"); }
 
-static bool is_llvms(const char *path) { return is_called(path, "libomp") || is_called(path, "libiomp5"); }
-
-bool ptw_is_openmp(const char *path) { return is_called(path, "libgomp") || is_llvms(path); }
+bool ptw_is_openmp(const char *path) { return ptw_is_called(path, "libgomp") || is_llvms(path); }
 
 bool ptw_openmp_share(const struct dl_phdr_info *info)
 {

@@ -19,30 +19,18 @@ static bool is_programs(const struct ptw_frame *caller) { return ptw_tracing() &
 
 /* --- one at a time --- */
 
-static uint64_t begin(void)
-{
-	if (ptw_process_mode)
-		ptw_pages_prepare();
-	return ptw_tsc();
-}
-
-static void acquired(const struct ptw_frame *caller, uint64_t enter, const void *object)
-{
-	if (ptw_process_mode)
-		ptw_pages_acquired();
-	ptw_log_acquire(PTW_MUTEX_LOCK, caller, enter, object, 0, true);
-}
-
 #define LOCK(name, parameters, arguments, object)                                                             \
 	void name parameters                                                                                  \
 	{                                                                                                     \
 		struct ptw_frame caller = PTW_CALLER;                                                         \
 		const struct ptw_openmp *openmp = ptw_openmp_for(caller.pc);                                  \
 		const void *of = is_programs(&caller) ? object : NULL;                                        \
-		uint64_t enter = of ? begin() : 0;                                                            \
+		uint64_t enter = ptw_tsc();                                                                   \
+		if (of)                                                                                       \
+			ptw_lock_prepare();                                                                   \
 		openmp->name arguments;                                                                       \
 		if (of)                                                                                       \
-			acquired(&caller, enter, of);                                                         \
+			ptw_lock_acquired(PTW_MUTEX_LOCK, &caller, enter, of, 0);                             \
 	}
 #define UNLOCK(name, parameters, arguments, object)                                                           \
 	void name parameters                                                                                  \
@@ -50,9 +38,7 @@ static void acquired(const struct ptw_frame *caller, uint64_t enter, const void 
 		struct ptw_frame caller = PTW_CALLER;                                                         \
 		const struct ptw_openmp *openmp = ptw_openmp_for(caller.pc);                                  \
 		const void *of = is_programs(&caller) ? object : NULL;                                        \
-		uint64_t enter = ptw_tsc(), version = of ? ptw_release(of) : 0;                               \
-		if (of && ptw_process_mode)                                                                   \
-			ptw_pages_release();                                                                  \
+		uint64_t enter = ptw_tsc(), version = of ? ptw_lock_releases(of) : 0;                         \
 		openmp->name arguments;                                                                       \
 		if (version)                                                                                  \
 			ptw_log_release(PTW_MUTEX_UNLOCK, &caller, enter, of, 0, version);                    \

@@ -13,14 +13,14 @@
 #include <errno.h>
 #include <stdarg.h>
 
-static void prepare(void)
+void ptw_lock_prepare(void)
 {
 	if (ptw_process_mode)
 		ptw_pages_prepare();
 }
 
-static void acquired(enum ptw_operation operation, const struct ptw_frame *caller, uint64_t enter, const void *object,
-		     int result)
+void ptw_lock_acquired(enum ptw_operation operation, const struct ptw_frame *caller, uint64_t enter, const void *object,
+		       int result)
 {
 	if (ptw_process_mode)
 		ptw_pages_acquired();
@@ -28,7 +28,7 @@ static void acquired(enum ptw_operation operation, const struct ptw_frame *calle
 		ptw_log_acquire(operation, caller, enter, object, result, result == 0);
 }
 
-static uint64_t releases(const void *object)
+uint64_t ptw_lock_releases(const void *object)
 {
 	uint64_t version = object && ptw_tracing() ? ptw_release(object) : 0;
 	if (ptw_process_mode)
@@ -42,16 +42,16 @@ static uint64_t releases(const void *object)
 		struct ptw_frame caller = PTW_CALLER;                                                         \
 		const struct ptw_openmp *openmp = ptw_openmp_for(caller.pc);                                  \
 		uint64_t enter = ptw_tsc();                                                                   \
-		prepare();                                                                                    \
+		ptw_lock_prepare();                                                                           \
 		openmp->name arguments;                                                                       \
-		acquired(PTW_MUTEX_LOCK, &caller, enter, object, 0);                                          \
+		ptw_lock_acquired(PTW_MUTEX_LOCK, &caller, enter, object, 0);                                 \
 	}
 #define UNLOCK(name, parameters, arguments, object)                                                           \
 	PTW_EXPORT void name parameters                                                                       \
 	{                                                                                                     \
 		struct ptw_frame caller = PTW_CALLER;                                                         \
 		const struct ptw_openmp *openmp = ptw_openmp_for(caller.pc);                                  \
-		uint64_t enter = ptw_tsc(), version = releases(object);                                       \
+		uint64_t enter = ptw_tsc(), version = ptw_lock_releases(object);                              \
 		openmp->name arguments;                                                                       \
 		if (version)                                                                                  \
 			ptw_log_release(PTW_MUTEX_UNLOCK, &caller, enter, object, 0, version);                \

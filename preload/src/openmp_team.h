@@ -59,6 +59,13 @@ PTW_HIDDEN void ptw_team_release(enum ptw_operation operation, const struct ptw_
 PTW_HIDDEN void ptw_team_acquire(enum ptw_operation operation, const struct ptw_frame *caller, uint64_t enter,
 				 const void *object, int64_t result, uint64_t argument);
 
+/* What one thread has at a time (openmp_locks.c): before it is waited for, when it is had (`result` 0) or not, and before it is
+ * given up: the version that makes, 0 none. `object` may be NULL: it is not logged. */
+PTW_HIDDEN void ptw_lock_prepare(void);
+PTW_HIDDEN void ptw_lock_acquired(enum ptw_operation operation, const struct ptw_frame *caller, uint64_t enter,
+				  const void *object, int result);
+PTW_HIDDEN uint64_t ptw_lock_releases(const void *object);
+
 /* What tasks of this team have done until now is seen, if there were any. */
 PTW_HIDDEN void ptw_team_meet_tasks(const struct ptw_frame *caller, uint64_t enter);
 

@@ -130,12 +130,11 @@ bool ptw_tool_is_told(const struct ptw_openmp *openmp)
 
 void ptw_tool_reduces(bool begins) { self.reduces = begins; }
 
-/* What tasks have done until now is seen, if there ever were any. */
-static void meet_tasks(const struct ptw_frame *caller, uint64_t enter)
+/* What a team's tasks have done until now is seen, if there ever were any. */
+static void meet_tasks(const struct ptw_frame *caller, uint64_t enter, uint64_t team)
 {
-	const void *done = ptw_tool_object(PTW_TOOL_TASKS_DONE);
-	if (done && __atomic_load_n(has_tasks(), __ATOMIC_ACQUIRE))
-		ptw_team_acquire(PTW_TASK_WAIT, caller, enter, done, 0, 0);
+	if (__atomic_load_n(has_tasks(), __ATOMIC_ACQUIRE))
+		ptw_team_acquire(PTW_TASK_WAIT, caller, enter, object_of(team, PTW_TOOL_TASKS_DONE), 0, 0);
 }
 
 /* --- regions --- */
@@ -161,10 +160,8 @@ static void parallel_end(union carried *team, union carried *maker, int flags, c
 	const struct made *region = made();
 	(void)team, (void)maker, (void)flags, (void)code;
 	if (region) {
-		const void *done = object_of(region->team, PTW_TOOL_TASKS_DONE);
 		ptw_team_acquire(PTW_TEAM_JOIN, &caller, region->free, object_of(region->team, PTW_TOOL_END), 0, 0);
-		if (__atomic_load_n(has_tasks(), __ATOMIC_ACQUIRE))
-			ptw_team_acquire(PTW_TASK_WAIT, &caller, region->free, done, 0, 0);
+		meet_tasks(&caller, region->free, region->team);
 	}
 	if (self.n_made)
 		self.n_made--;
@@ -230,7 +227,7 @@ static void leave(struct member *here, const struct ptw_frame *caller)
 	if (!barrier) /* a region's end, which its members hear of late */
 		return;
 	ptw_team_acquire(PTW_BARRIER_WAIT, caller, here->enter, barrier, 0, here->count);
-	meet_tasks(caller, here->enter);
+	meet_tasks(caller, here->enter, here->team);
 }
 
 static void sync_region(int kind, int scope, union carried *team, union carried *task, const void *code)
@@ -243,7 +240,7 @@ static void sync_region(int kind, int scope, union carried *team, union carried 
 		if (scope == SCOPE_BEGIN)
 			ptw_team_boundary();
 		else
-			meet_tasks(&caller, ptw_tsc());
+			meet_tasks(&caller, ptw_tsc(), member()->team);
 	} else if (scope == SCOPE_BEGIN && is_end_of_region(kind, code)) {
 		end_part(&caller);
 	} else if (scope == SCOPE_BEGIN && is_barrier(kind)) {
