@@ -31,7 +31,7 @@ C_FLAGS = (
 )
 LINK_FLAGS = (
     "-m64", "-static", "-nodefaultlibs", "-nostartfiles", "-no-pie", "-u", "_start", "-Wl,--build-id=none",
-    "-Wl,-Ttext-segment=0x58000000",  # out of the way of programs, as Valgrind's own tools are
+    "-Wl,-Ttext-segment=0x7e000000",  # at the end of the 2 GiB that its code is made for: programs may want what is below (SBCL)
 )
 WRAPPED = (  # functions of Valgrind's that ours stand in front of: vg_*.c
     "vgSysWrap_linux_sys_clone_before", "vgSysWrap_generic_sys_fork_before", "vgPlain_should_we_trace_this_child",
@@ -47,7 +47,7 @@ WRAPPED = (  # functions of Valgrind's that ours stand in front of: vg_*.c
     "vgSysWrap_generic_sys_execve_before", "vgSysWrap_linux_sys_execveat_before",
     "vgModuleLocal_get_linux_syscall_entry",
     "vgPlain_mkstemp", "vgPlain_unlink", "vgPlain_do_sys_sigaction", "vgPlain_sigprocmask",
-    "vgPlain_sigstartup_actions", "vgPlain_getrlimit",
+    "vgPlain_sigstartup_actions", "vgPlain_sigframe_create", "vgPlain_getrlimit",
     "vgPlain_clear_out_queued_signals",
     "vgPlain_synth_sigtrap", "vgPlain_disp_cp_xindir", "vgPlain_disp_cp_xassisted", "vgPlain_disp_cp_evcheck_fail",
 )

@@ -93,9 +93,10 @@ static void tell_kernel(int signal)
 	ptw_install(signal, action.handler, action.flags, action.mask);
 }
 
+/* With the flag that the C library adds, which whoever asks for the action sees. */
 static struct ptw_action action_of(const struct sigaction *action)
 {
-	struct ptw_action ret = {(uint64_t)action->sa_handler, (uint64_t)(unsigned)action->sa_flags, 0, 0};
+	struct ptw_action ret = {(uint64_t)action->sa_handler, (uint64_t)(unsigned)action->sa_flags | PTW_RESTORER, 0, 0};
 	memcpy(&ret.mask, &action->sa_mask, sizeof ret.mask);
 	return ret;
 }
@@ -109,7 +110,6 @@ void ptw_dispositions_init(void)
 			continue;
 		if (signal == SIGTRAP && ptw_watching)
 			action = action_of(ptw_watch_programs());
-		action.flags &= ~PTW_RESTORER;
 		table->action[signal] = action;
 		if (ours(signal) && has_handler(&action))
 			tell_kernel(signal);

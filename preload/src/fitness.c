@@ -38,6 +38,18 @@ static const struct {
 	{"libitm", "GCC's transactions wait for threads by system calls of their own: threads stay threads"},
 };
 
+/* Runtimes that programs are linked with or are, by what they export. */
+#define EXPORTED(name) name, PTW_NEXT_HASH(name)
+static const struct {
+	const char *name;
+	uint32_t hash;
+	const char *why;
+} runtimes[] = {
+	{EXPORTED("mono_jit_init"), "Mono must have memory below 2 GiB: threads stay threads"},
+	{EXPORTED("gc_stop_the_world"),
+	 "SBCL must have its heap where it says, and moves what is in it by itself: threads stay threads"},
+};
+
 /* Functions that the C library does in threads of its own, which it makes unseen and with all signals blocked: a page that
  * is closed to them is EFAULT, or the program's end. */
 static const char *const helped[] = {"aio_read", "aio_write", "aio_fsync", "lio_listio", "getaddrinfo_a"};
@@ -127,8 +139,9 @@ static void look_at_imports(const struct dl_phdr_info *info, struct view *view)
 	struct imports imports = imports_of(info);
 	if (!imports.symbols || !imports.strings)
 		return;
-	if (ptw_next_in(&imports.object, "mono_jit_init", PTW_NEXT_HASH("mono_jit_init"), NULL))
-		view->why = "Mono must have memory below 2 GiB: threads stay threads";
+	for (unsigned i = 0; i < sizeof runtimes / sizeof *runtimes; i++)
+		if (ptw_next_in(&imports.object, runtimes[i].name, runtimes[i].hash, NULL))
+			view->why = runtimes[i].why;
 	for (unsigned which = 0; which < 2; which++) {
 		const ElfW(Rela) *table = imports.table[which];
 		uint64_t count = table ? imports.size[which] / sizeof *table : 0;

@@ -18,6 +18,7 @@ import pytest
 from ptweave.data import Bundle, MachineLacks, Manifest
 from ptweave.data.sideband import read_sideband
 from ptweave.wrapper.soft import SoftEngine, salvage
+from support.command import ptweave
 from support.engine import Recorder, check_exact, compile_c, decode, record, record_all, system_calls, threads
 
 BARE = ("-nostdlib", "-static", "-no-pie", "-fno-stack-protector", "-fcf-protection=none")
@@ -374,3 +375,12 @@ def test_engine_that_is_not_built_says_so(tmp_path: Path) -> None:
 
 def test_version_names_the_valgrind_it_was_built_with() -> None:
     assert "Valgrind 3.19" in SoftEngine().version()
+
+
+def test_a_program_gets_the_low_memory_it_asks_for_but_little(tmp_path: Path) -> None:
+    """Of 16 MiB each below 2 GiB: what the loader and the first libraries lie in, and the engine itself. Natively it is
+    one piece that fails at times, the program's own."""
+    program = compile_c("low_memory.c", tmp_path)
+    done = ptweave("record", "--threads", "native", "-o", tmp_path / "run.ptw", "--", program)
+    failed = [int(one, 16) for one in done.out.split()]
+    assert done.status == 0 and [at for at in failed if at >= 0x8000000] == [0x7e000000]

@@ -141,10 +141,11 @@ def test_a_library_of_a_kind_that_cannot_be_carried_is_known_by_its_name(tmp_pat
 
 
 @pytest.mark.parametrize(("exported", "count", "kinds"), [
-    ("mono_jit_init", 1, [NoticeKind.FALLBACK]), ("mono_jit_other", 2, [])])
-def test_mono_is_known_by_what_it_exports_wherever_that_is(exported: str, count: int, kinds: list[NoticeKind],
-                                                           tmp_path: Path) -> None:
-    """Its code asks for memory below 2 GiB, and ends the program where it gets other memory."""
+    ("mono_jit_init", 1, [NoticeKind.FALLBACK]), ("mono_jit_other", 2, []),
+    ("gc_stop_the_world", 1, [NoticeKind.FALLBACK])])
+def test_mono_and_sbcl_are_known_by_what_they_export_wherever_that_is(
+        exported: str, count: int, kinds: list[NoticeKind], tmp_path: Path) -> None:
+    """They ask for memory at addresses of their choice, and end the program where they get other memory."""
     (tmp_path / "runtime.c").write_text("int before(void) { return 0; }\n" + "".join(
         f"int {name}(void) {{ return 0; }}\n" for name in ("mono_jit", exported, "mono_jit_init_more")))
     library = tmp_path / "libruntime.so"

@@ -85,7 +85,7 @@ def test_an_engine_that_ends_before_the_program_begins_is_told(tmp_path: Path) -
     """The program wants the addresses that the engine is at."""
     source = tmp_path / "elsewhere.c"
     source.write_text("int main(void) { return 0; }")
-    program = compile_c(source, tmp_path / "elsewhere", "-no-pie", "-Wl,-Ttext-segment=0x58000000")
+    program = compile_c(source, tmp_path / "elsewhere", "-no-pie", "-Wl,-Ttext-segment=0x7e000000")
     assert subprocess.run([program]).returncode == 0
     done = ptweave("record", "-o", tmp_path / "run.ptw", "--", program)
     assert done.status == 1

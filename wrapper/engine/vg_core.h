@@ -64,6 +64,9 @@ static inline void vg_refuse(struct syscall_status *status, UWord error)
    vg_answer(status, VG_(mk_SysRes_Error)(error));
 }
 
+/* m_signals: of a thread's signals, as the program sees them */
+extern SysRes VG_(do_sys_sigprocmask)(ThreadId tid, Int how, vki_sigset_t *set, vki_sigset_t *before);
+
 /* m_transtab */
 extern void VG_(discard_translations)(Addr start, ULong size, const HChar *who);
 

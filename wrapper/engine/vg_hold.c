@@ -13,9 +13,6 @@
 
 enum { MASK_SIZE = 8, UNBLOCK = 1 };
 
-/* m_signals */
-extern SysRes VG_(do_sys_sigprocmask)(ThreadId tid, Int how, vki_sigset_t *set, vki_sigset_t *before);
-
 static Bool holds;
 static ULong passed_on; /* signals that the program executed next lets go */
 

@@ -6,6 +6,7 @@
  * The order in which VEX gives out registers begins with r12 and r13, and a range of it can be left out: these two.
  * The C functions that generated code calls preserve both.
  */
+#include "masks.h"
 #include "stream.h"
 #include "tnt_register.h"
 #include "libvex_guest_amd64.h"
@@ -181,6 +182,8 @@ extern void __wrap_vgPlain_disp_run_translations(HWord *result, volatile void *g
 /* The dispatcher saves C's registers, and jumps to what it is given: the registers are loaded there. */
 void __wrap_vgPlain_disp_run_translations(HWord *result, volatile void *guest, Addr entry)
 {
+   if (masks_missing)
+      masks_complete(VG_(get_running_tid)());
    tnt_entry = entry;
    __real_vgPlain_disp_run_translations(result, guest, (Addr)ptsoft_enter);
 }
