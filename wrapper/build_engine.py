@@ -31,7 +31,7 @@ C_FLAGS = (
 )
 LINK_FLAGS = (
     "-m64", "-static", "-nodefaultlibs", "-nostartfiles", "-no-pie", "-u", "_start", "-Wl,--build-id=none",
-    "-Wl,-Ttext-segment=0x7e000000",  # at the end of the 2 GiB that its code is made for: programs may want what is below (SBCL)
+    "-Wl,-Ttext-segment=0x7e000000",  # at the end of the 2 GiB its code is made for: programs want some of them (SBCL)
 )
 WRAPPED = (  # functions of Valgrind's that ours stand in front of: vg_*.c
     "vgSysWrap_linux_sys_clone_before", "vgSysWrap_generic_sys_fork_before", "vgPlain_should_we_trace_this_child",

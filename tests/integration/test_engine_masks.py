@@ -25,7 +25,7 @@ def test_handlers_block_what_they_block_natively_with_and_without_sa_nodefer(mas
 
 
 def test_control_valgrind_alone_does_not_block_what_a_handler_with_sa_nodefer_does(masks: Path) -> None:
-    native = subprocess.run([masks], capture_output=True, check=True).stdout.splitlines()
-    alone = subprocess.run(["valgrind", "-q", "--tool=none", masks], capture_output=True, check=True).stdout.splitlines()
+    native, alone = (subprocess.run([*words, masks], capture_output=True, check=True).stdout.splitlines()
+                     for words in ([], ["valgrind", "-q", "--tool=none"]))
     differ = {line.split()[0] for line, other in zip(native, alone, strict=True) if line != other}
     assert {int(flags, 16) & 0x40000000 for flags in differ} == {0x40000000}
