@@ -244,7 +244,7 @@ void ptw_fit_surprise(const void *code)
 	bool alone = !ptw_fit() && __atomic_load_n(&verdict, __ATOMIC_ACQUIRE) == ALONE;
 	if (alone && ptw_options()->process && !__atomic_exchange_n(&said, 1, __ATOMIC_RELAXED))
 		ptw_notice(PTW_NOTICE_FALLBACK, code,
-			   "threads are made by a library that was loaded while the program ran: they stay threads");
+			   "threads are made by what was loaded or looked up while the program ran: they stay threads");
 }
 
 void ptw_fit_late(const struct link_map *map)

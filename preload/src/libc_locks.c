@@ -72,11 +72,19 @@ static int share_locks(void *libc)
 			       (struct code){dlsym(libc, "__lll_lock_wake_private"), WINDOW});
 }
 
+/* Not by dlsym, which is this library's own and finds this library's functions. */
+static struct code code_of(void *libc, const char *name)
+{
+	struct code ret;
+	ret.start = ptw_next_in(libc, name, ptw_next_hash(name), &ret.size); /* a handle is the object's map */
+	return ret;
+}
+
 /* A short function that ends with a jump to where it waits and wakes. */
 static int share_once(void *libc)
 {
 	enum { SHORT = 40, WINDOW = 288 };
-	uint8_t *once = dlsym(libc, "pthread_once");
+	uint8_t *once = code_of(libc, "pthread_once").start;
 	struct code slow = {NULL, WINDOW};
 	for (unsigned i = 0; once && i < SHORT && !slow.start; i++) {
 		int32_t distance;
@@ -88,13 +96,6 @@ static int share_once(void *libc)
 }
 
 /* --- read-write locks --- */
-
-static struct code code_of(void *libc, const char *name)
-{
-	struct code ret;
-	ret.start = ptw_next_in(libc, name, ptw_next_hash(name), &ret.size); /* a handle is the object's map */
-	return ret;
-}
 
 /* `mov __shared(%any), %any` */
 static bool loads_flag(const uint8_t *at)

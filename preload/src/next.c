@@ -123,6 +123,14 @@ void *ptw_next_find(const struct ptw_next *next, const char *name, uint32_t hash
 	return place ? place : dlsym(RTLD_NEXT, name);
 }
 
+void *ptw_next_in_libc(const char *name, uint32_t hash)
+{
+	for (const struct link_map *map = _r_debug.r_map; map; map = map->l_next)
+		if (is_libc(map))
+			return ptw_next_in(map, name, hash, NULL);
+	return NULL;
+}
+
 uint32_t ptw_next_hash(const char *name)
 {
 	uint32_t hash = 5381;

@@ -69,6 +69,9 @@ PTW_HIDDEN uint32_t ptw_next_hash(const char *name);
  * ret_size, which may be NULL: the symbol's. */
 PTW_HIDDEN void *ptw_next_in(const struct link_map *object, const char *name, uint32_t hash, uint64_t *ret_size);
 
+/* The same of the C library, whatever stands in front of it. NULL: it has none, or there is none. */
+PTW_HIDDEN void *ptw_next_in_libc(const char *name, uint32_t hash);
+
 /* The object that an address lies in; NULL: none. dladdr looks through all symbols of the object besides, which in the C
  * library are 90,000 instructions. Before glibc 2.35 it takes the loader's lock. */
 PTW_HIDDEN const struct link_map *ptw_next_object_at(uint64_t address);

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "slots.h"
 
+#include "next.h"
 #include "notice.h"
 #include "real.h"
 
@@ -12,9 +13,14 @@
 __thread uint32_t ptw_slot_index __attribute__((tls_model("initial-exec")));
 bool ptw_process_mode;
 
+/* The C library's: another library that stands in front of it has data, which a process that begins cannot look at yet. */
+static int (*lock_life)(pthread_mutex_t *);
+
 void ptw_slot_prepare(struct ptw_slot *slot)
 {
 	pthread_mutexattr_t attributes;
+	if (!lock_life)
+		*(void **)&lock_life = ptw_next_in_libc("pthread_mutex_lock", PTW_NEXT_HASH("pthread_mutex_lock"));
 	pthread_mutexattr_init(&attributes);
 	pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
 	pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
@@ -76,7 +82,7 @@ int ptw_slot_of(pthread_t thread)
 void ptw_slot_live(struct ptw_slot *slot)
 {
 	slot->pid = (uint32_t)ptw_gettid();
-	GLIBC(pthread_mutex_lock)(&slot->life);
+	(void)(lock_life ? lock_life : GLIBC(pthread_mutex_lock))(&slot->life);
 	/* who waits says so first and then looks at the word; here it is the other way round */
 	if (__atomic_load_n(&slot->awaited, __ATOMIC_SEQ_CST))
 		ptw_shared_wake((uint32_t *)&slot->life.__data.__lock, INT32_MAX);
