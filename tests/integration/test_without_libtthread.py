@@ -43,6 +43,17 @@ def test_they_are_told_when_the_run_is_decoded_and_merged_too(tmp_path: Path, st
     assert f"2 {WITHOUT}" in last_line(again.err)
 
 
+@pytest.mark.parametrize(("dies", "told"), [("raise(SIGTERM)", False), ("*(volatile int *)8 = 1", True)])
+def test_one_that_somebody_s_signal_ended_is_not_told_but_one_that_failed_is(dies: str, told: bool,
+                                                                              tmp_path: Path) -> None:
+    """What is killed as it begins says no hello, either: `expect` ends at once what it has spawned."""
+    source = tmp_path / "dies.c"
+    source.write_text(f"#include <signal.h>\nint main(void) {{ {dies}; return 0; }}")
+    program = compile_c(source, tmp_path / "dies", "-static")
+    done = ptweave("record", "-o", tmp_path / "run.ptw", "--", "sh", "-c", f"{program} 2>/dev/null; true")
+    assert done.status == 0 and (f"1 {WITHOUT}" in done.err.splitlines()[-1]) is told
+
+
 def test_a_program_that_was_started_without_our_environment_is_told(tmp_path: Path) -> None:
     done = ptweave("record", "-o", tmp_path / "run.ptw", "--", "env", "-i", "/bin/true")
     assert f"1 {WITHOUT}" in last_line(done.err)

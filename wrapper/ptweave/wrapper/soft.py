@@ -137,6 +137,8 @@ class Spool:
         self._gone: dict[int, int] = {}  # pid → when its end was noticed, in ticks
         self._streams_of: dict[int, list[StreamFiles]] = {}
         self.untraced: list[str] = []
+        self.programs: list[Program] = []
+        """What began by exec, or as the command, in the order in which it did: known when it is finished."""
         self.ended_by: Callable[[int], int] = _unknown
         """The signal that ended the last process of a number, 0 where that is not known."""
 
@@ -161,12 +163,6 @@ class Spool:
         """What the engine itself had to say: nothing, in a normal run."""
         return read_at(self._spool / ENGINE_LOG, 0, READ_MAX).decode(errors="replace")
 
-    @property
-    def programs(self) -> list[Program]:
-        """What began by exec, or as the command, in the order in which it did."""
-        return [Program(space.pid, space.state.tsc_begin, space.state.tsc_end) for space in self._order
-                if space.state.began == Began.STARTED]
-
     def finish(self, ledger: Ledger) -> None:
         """The traced processes are gone, or are given up: write traces, system calls, code and sideband, account
         for them, and remove the spool. Raises MachineLacks when there is no room: the spool is whole then, and
@@ -182,6 +178,8 @@ class Spool:
         self.poll()
         for space in self._order:
             self._end(space)
+        self.programs = [Program(space.pid, space.state.tsc_begin, self._own_end(space)) for space in self._order
+                         if space.state.began == Began.STARTED]
         self._perf_maps.finish(ledger)
         for copy in self._spool.glob("F*"):  # room for what follows, should the disk be full
             copy.unlink()
@@ -366,8 +364,14 @@ class Spool:
 
     def _stopped_in_exec(self, space: _Space) -> bool:
         """Whether a process was killed in its exec before the program began: nothing of it is missing then."""
-        if space.state.ended != Ended.EXECING:
-            return False  # it said that it began
+        return space.state.ended == Ended.EXECING and self._killed(space)  # it did not say that it began
+
+    def _own_end(self, space: _Space) -> int:
+        """When a program ended, in ticks; 0: somebody's signal ended it, whose time the engine writes down, too."""
+        return 0 if self._last_of[space.pid] is space and self._killed(space) else space.state.tsc_end
+
+    def _killed(self, space: _Space) -> bool:
+        """Whether a signal ended the last process of the number, and none for what it did itself."""
         status = self._status.get(space.pid)
         number = self.ended_by(space.pid) if status is None else os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
         return number != 0 and number not in _FAULTS
