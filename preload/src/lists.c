@@ -64,7 +64,7 @@ int ptw_lists_init(void *at, struct ptw_lists **ret)
 		return fd;
 	long result = ptw_grow_sealed(fd, PTW_LISTS_BYTES);
 	if (result == 0) {
-		result = PTW_SYS(SYS_mmap, at ? (uint64_t)at : PTW_OUT_OF_THE_WAY(0ull), PTW_LISTS_BYTES, PROT_READ | PROT_WRITE,
+		result = PTW_SYS(SYS_mmap, at, PTW_LISTS_BYTES, PROT_READ | PROT_WRITE,
 				 MAP_SHARED | MAP_NORESERVE | (at ? MAP_FIXED : 0), fd, 0);
 		if (result > 0 || result < -4095) {
 			*ret = (struct ptw_lists *)result;

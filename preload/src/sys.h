@@ -19,10 +19,6 @@
 #define PTW_CHANGING __attribute__((section("ptw_changing")))
 #define PTW_EXPORT __attribute__((visibility("default")))
 
-/* Hints for what is large and may lie anywhere: the n-th of two gigabytes. Software engines give out the lowest addresses first, and there are
- * programs that must have some of the first two gigabytes (SBCL, Mono, what was compiled for small addresses). */
-#define PTW_OUT_OF_THE_WAY(n) (0xf00000000ull + ((n) << 31))
-
 static inline uint64_t ptw_tsc(void) { return __rdtsc(); }
 
 static inline long ptw_syscall(long number, long a, long b, long c, long d, long e, long f)

@@ -58,8 +58,7 @@ static int map(struct ptv_vector *vector, int fd)
 		return (int)live;
 	long base = PTW_SYS(SYS_madvise, live, PTV_ALIGN, MADV_WIPEONFORK, 0, 0, 0);
 	if (!failed(base))
-		base = PTW_SYS(SYS_mmap, PTW_OUT_OF_THE_WAY(1ull), vector->bytes, PROT_READ | PROT_WRITE,
-			       MAP_SHARED | MAP_NORESERVE, fd, 0);
+		base = PTW_SYS(SYS_mmap, 0, vector->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
 	if (failed(base)) {
 		PTW_SYS(SYS_munmap, live, PTV_ALIGN, 0, 0, 0, 0);
 		return (int)base;
