@@ -29,6 +29,8 @@ enum {
    PT_EOPNOTSUPP = 95, PT_RLIMIT_FSIZE = 1, PT_RLIMIT_AS = 9,
 };
 
+enum { PT_THREADS = 1024 }; /* of a process at once: soft.py asks for as many */
+
 /* m_libcfile: move a descriptor above those the program may use, close-on-exec; the limit of those it may use. */
 extern Int VG_(safe_fd)(Int oldfd);
 extern Int VG_(fd_hard_limit);

@@ -18,9 +18,7 @@ extern void __wrap_vgPlain_sigframe_create(ThreadId tid, Bool on_altstack, Addr 
                                            const struct vki_ucontext *context, void *handler, UInt flags,
                                            const vki_sigset_t *mask, void *restorer);
 
-enum { KNOWN = 1024 }; /* threads: soft.py asks for as many */
-
-static vki_sigset_t missing[KNOWN]; /* by thread */
+static vki_sigset_t missing[PT_THREADS]; /* by thread */
 
 Bool masks_missing;
 
@@ -30,7 +28,7 @@ void __wrap_vgPlain_sigframe_create(ThreadId tid, Bool on_altstack, Addr top, co
 {
    vki_sigaction_fromK_t action;
 
-   if (flags & VKI_SA_NODEFER && tid < KNOWN && !sr_isError(VG_(do_sys_sigaction)(info->si_signo, NULL, &action))) {
+   if (flags & VKI_SA_NODEFER && tid < PT_THREADS && !sr_isError(VG_(do_sys_sigaction)(info->si_signo, NULL, &action))) {
       missing[tid].sig[0] |= action.sa_mask.sig[0];
       masks_missing = True;
    }
@@ -39,7 +37,7 @@ void __wrap_vgPlain_sigframe_create(ThreadId tid, Bool on_altstack, Addr top, co
 
 void masks_complete(ThreadId tid)
 {
-   if (tid >= KNOWN || missing[tid].sig[0] == 0)
+   if (tid >= PT_THREADS || missing[tid].sig[0] == 0)
       return;
    (void)VG_(do_sys_sigprocmask)(tid, VKI_SIG_BLOCK, &missing[tid], NULL);
    missing[tid].sig[0] = 0;

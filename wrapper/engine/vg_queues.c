@@ -7,13 +7,13 @@
  */
 #include "queues.h"
 
-enum { KNOWN = 1024, BITS = 8 }; /* threads: soft.py asks for as many */
+enum { BITS = 8 };
 
-static UChar been[KNOWN / BITS];
+static UChar been[PT_THREADS / BITS];
 
 void queues_thread(ThreadId tid)
 {
-   if (tid < KNOWN)
+   if (tid < PT_THREADS)
       been[tid / BITS] |= (UChar)(1u << tid % BITS);
 }
 
@@ -22,6 +22,6 @@ extern void __wrap_vgPlain_clear_out_queued_signals(ThreadId tid, vki_sigset_t *
 
 void __wrap_vgPlain_clear_out_queued_signals(ThreadId tid, vki_sigset_t *before)
 {
-   if (tid >= KNOWN || been[tid / BITS] & 1u << tid % BITS)
+   if (tid >= PT_THREADS || been[tid / BITS] & 1u << tid % BITS)
       __real_vgPlain_clear_out_queued_signals(tid, before);
 }
