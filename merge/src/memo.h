@@ -79,6 +79,7 @@ enum {
 	MEMO_SLOTS = 1 << MEMO_BITS,
 	MEMO_ENTRIES = MEMO_SLOTS / 4 * 3,
 	MEMO_AHEAD = 4,
+	MEMO_LINE = 64 / sizeof(uint64_t), /* slots in a line of the processor's cache */
 };
 
 void memo_deinit(struct memo *memo);
@@ -109,15 +110,35 @@ static inline bool memo_is(const struct memo_entry *entry, struct memo_key key)
 	return entry->key.path == key.path && entry->key.node == key.node && entry->key.manner == key.manner;
 }
 
+/* Free, or the key's. */
+static inline bool memo_ends_search(const struct memo *memo, uint64_t slot, struct memo_key key, uint64_t h)
+{
+	return !slot || (!((slot ^ h) >> 32) && memo_is(&memo->entries[(uint32_t)slot - 1], key));
+}
+
+/* The line in which entries that begin in a node are looked for first: most of the time goes into waiting for it, and
+ * what follows begins in the same node, or in one of a few. */
+static inline uint64_t *memo_line(const struct memo *memo, uint32_t node)
+{
+	const uint64_t h = (node + 1ull) * 0x9e3779b97f4a7c15u;
+
+	return &memo->slots[h >> 32 & (MEMO_SLOTS - MEMO_LINE)];
+}
+
 /* The slot that holds the key, or the free one where it would go. */
 static inline uint64_t *memo_slot(const struct memo *memo, struct memo_key key, uint64_t h)
 {
-	for (size_t i = h & (MEMO_SLOTS - 1);; i = (i + 1) & (MEMO_SLOTS - 1)) {
-		uint64_t *slot = &memo->slots[i];
+	uint64_t *line = memo_line(memo, key.node);
 
-		if (!*slot || (!((*slot ^ h) >> 32) && memo_is(&memo->entries[(uint32_t)*slot - 1], key)))
+	for (size_t i = 0; i < MEMO_LINE; i++) {
+		uint64_t *slot = &line[(h + i) % MEMO_LINE];
+
+		if (memo_ends_search(memo, *slot, key, h))
 			return slot;
 	}
+	for (size_t i = h & (MEMO_SLOTS - 1);; i = (i + 1) & (MEMO_SLOTS - 1))
+		if (memo_ends_search(memo, memo->slots[i], key, h))
+			return &memo->slots[i];
 }
 
 /* What a path did, or NULL. */
@@ -130,8 +151,7 @@ static inline struct memo_entry *memo_find(const struct memo *memo, struct memo_
 	number = memo->likely[key.path];
 	if (!number) /* none of this path is remembered */
 		return NULL;
-	if (!memo_is(&memo->entries[number - 1], key))
-		number = (uint32_t)*memo_slot(memo, key, memo_hash(key));
+	number = (uint32_t)*memo_slot(memo, key, memo_hash(key));
 	if (!number)
 		return NULL;
 	memo->likely[key.path] = number;
@@ -148,11 +168,14 @@ static inline void memo_look_ahead(const struct memo *memo, struct memo_entry *e
 	*before = entry;
 }
 
-/* Soon a path that there is will be looked up: its entry (if it is the one it was last) is fetched. */
-static inline void memo_fetch(const struct memo *memo, uint32_t path)
+/* Soon a path that there is will be looked up: its entry (if it is the one it was last) is fetched. False when none of it
+ * is remembered. */
+static inline bool memo_fetch(const struct memo *memo, uint32_t path)
 {
-	if (memo->likely && memo->likely[path])
-		__builtin_prefetch(&memo->entries[memo->likely[path] - 1], 1);
+	if (!memo->likely || !memo->likely[path])
+		return false;
+	__builtin_prefetch(&memo->entries[memo->likely[path] - 1], 1);
+	return true;
 }
 
 #endif

@@ -510,10 +510,8 @@ void walk_fetch(const struct ptm_walk *walk, const int32_t *paths, size_t left)
 
 	if (left > AHEAD && walk->memo.likely && (uint32_t)paths[AHEAD] < program->n_paths)
 		__builtin_prefetch(&walk->memo.likely[paths[AHEAD]]);
-	if (left > NEAR && (uint32_t)paths[NEAR] < program->n_paths) {
-		memo_fetch(&walk->memo, (uint32_t)paths[NEAR]);
+	if (left > NEAR && (uint32_t)paths[NEAR] < program->n_paths && !memo_fetch(&walk->memo, (uint32_t)paths[NEAR]))
 		__builtin_prefetch(&program->paths[paths[NEAR]]);
-	}
 }
 
 /* While a path is walked, the blocks of the next one, which may have to be walked, too, are fetched. */
