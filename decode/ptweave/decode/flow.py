@@ -25,6 +25,7 @@ from ptweave.data.bundle import Bundle
 from ptweave.data.locks import alone
 from ptweave.data.sideband import read_sideband
 from ptweave.data.table_writer import TableWriter, write_table
+from ptweave.data.written import Written
 from ptweave.decode.assemble import CLASSES, EVENTS, PART_ROWS, Assembler, Totals
 from ptweave.decode.debug_files import DebugFiles
 from ptweave.decode.images import Code
@@ -49,6 +50,9 @@ DECODED_THREADS = pa.schema([
 PATH_ROWS = 1 << 15
 """Rows in a row group of `paths`: each holds a dozen numbers."""
 
+KEPT_BYTES = 1 << 26
+"""Memory for what is kept of `paths` for who reads it next."""
+
 TASKS = "tasks"
 """Folder in `decoded/` that holds the work of a decode until it is done."""
 
@@ -57,7 +61,8 @@ Progress = Callable[[int, int], None]
 
 @dataclass
 class Report:
-    """What a decode did. `seconds` are those of its steps, `found` tasks an earlier decode had finished."""
+    """What a decode did. `seconds` are those of its steps, `found` tasks an earlier decode had finished, `paths` the
+    columns path and blocks of that table, where they were to be kept and are not too many."""
 
     decoder: Decoder
     jobs: int
@@ -67,6 +72,7 @@ class Report:
     tasks: int = 0
     found: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
+    paths: Written | None = None
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
@@ -79,7 +85,7 @@ class Report:
 
 def decode_flow(bundle: Bundle, progress: Progress | None = None, *, jobs: int = 1, decoder: Decoder = Decoder.AUTO,
                 files: DebugFiles | None = None, size: int | None = None,
-                part_rows: int = PART_ROWS, cluster: Any = None, streams: bool = False) -> Report:
+                part_rows: int = PART_ROWS, cluster: Any = None, streams: bool = False, keep: bool = False) -> Report:
     """Decode every trace of `bundle` and write the flow tables, `decoded/threads.parquet` and the ledger; with
     `streams` also what else was recorded (`decode_streams`): by one of the processes beside the others, or afterwards.
 
@@ -87,7 +93,8 @@ def decode_flow(bundle: Bundle, progress: Progress | None = None, *, jobs: int =
     (`ptweave.decode.cluster`). `progress` is called with bytes of trace done and in
     all; `files` finds separate debug files. Decoding again replaces what was decoded before; the tables appear when all
     of it is done. A decode that was ended before goes on with the tasks that were finished. `size`, bytes of
-    a range (see `range_bytes`), and `part_rows` (see PART_ROWS) decide where traces and tables are cut.
+    a range (see `range_bytes`), and `part_rows` (see PART_ROWS) decide where traces and tables are cut. `keep`:
+    somebody reads `Report.paths` next.
 
     Raises BadInput for a bundle without a readable sideband, one that is being decoded by somebody else, or a decoder
     that is not there; MachineLacks when memory runs out or a process was killed. Everything that could not be decoded
@@ -96,6 +103,7 @@ def decode_flow(bundle: Bundle, progress: Progress | None = None, *, jobs: int =
     report = Report(chosen(decoder), jobs)
     with _folder(bundle) as folder:
         decode = _Decode(bundle, folder, report, progress or (lambda done, total: None), files, part_rows, cluster)
+        decode.kept = [] if keep else None
         beside = decode.run(size, streams=streams)
     if beside:
         report.seconds |= beside()
@@ -119,6 +127,7 @@ class _Decode:
         self.threads = plan(bundle, sideband)
         self.cpu = processor(bundle.manifest)
         self.switched = switched(sideband, self.cpu)
+        self.kept: list[pa.Table] | None = None
         self.assembler = Assembler(interleaved=any(thread.of_cpu for thread in self.threads), part_rows=part_rows)
 
     def run(self, size: int | None, *, streams: bool) -> Callable[[], dict[str, float]] | None:
@@ -235,6 +244,13 @@ class _Decode:
         with TableWriter(self.tables, schemas.PATHS, row_group=PATH_ROWS) as paths:
             for part in self.assembler.paths(PATH_ROWS):
                 paths.write(part)
+                self._keep(part.select(["path", "blocks"]))
+
+    def _keep(self, paths: pa.Table) -> None:
+        if self.kept is not None:
+            self.kept.append(paths)
+            if sum(part.nbytes for part in self.kept) > KEPT_BYTES:
+                self.kept = None
 
     def _write_blocks(self) -> None:
         blocks = self.assembler.blocks()
@@ -260,6 +276,8 @@ class _Decode:
         for name in names:
             for file in (self.tables / name).iterdir():
                 file.replace(self.bundle.tables / name / file.name)
+        if self.kept is not None:
+            self.report.paths = Written.to(self.bundle.tables / schemas.PATHS.name / "0.parquet", self.kept)
         self._write_threads()
         self._account()
 

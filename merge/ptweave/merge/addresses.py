@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -75,23 +76,33 @@ def _flatten(start: U64, end: U64, packed_start: U64, ran: npt.NDArray[np.bool_]
     return _Space(bounds, packed)
 
 
+def _sorted(keys: U64) -> tuple[U64, I64]:
+    order = np.argsort(keys, kind="stable")
+    return keys[order], order
+
+
 class Addresses:
     """Looks addresses up. Vectorised: arrays in, arrays of the same length out. `maps`: what was read of that table."""
 
     def __init__(self, bundle: Bundle, program: Program, tasks: Tasks) -> None:
         self._tasks = tasks
         blocks = program.blocks
-        self._order = np.argsort(blocks["addr"], kind="stable")
-        self._starts: U64 = blocks["addr"][self._order]
+        self._starts, self._order = _sorted(blocks["addr"])
         self._ends: U64 = np.maximum.accumulate(self._starts + blocks["size"][self._order])
         self._functions = blocks["function"][self._order]
-        ends = blocks["addr"] + blocks["size"]
-        self._end_order = np.argsort(ends, kind="stable")
-        self._sorted_ends: U64 = ends[self._end_order]
-        self._ip_order = np.argsort(blocks["ip"], kind="stable")
-        self._ips: U64 = blocks["ip"][self._ip_order]
+        self._blocks = blocks
         self.maps = read_table(bundle, MAPS, ["space", "start", "end", "offset", "image"])
         self._spaces = self._load(self.maps)
+
+    @cached_property
+    def _by_end(self) -> tuple[U64, I64]:
+        """Where blocks end, ascending, and which they are."""
+        return _sorted(self._blocks["addr"] + self._blocks["size"])
+
+    @cached_property
+    def _by_ip(self) -> tuple[U64, I64]:
+        """Where blocks are in memory, ascending, and which they are."""
+        return _sorted(self._blocks["ip"])
 
     def _load(self, table: pa.Table) -> dict[int, _Space]:
         space = numbers(table, "space")
@@ -148,8 +159,8 @@ class Addresses:
     def blocks_at(self, packed: U64, ips: U64) -> I64:
         """A block that begins at each place, or where the place is unknown at the address; −1 none."""
         found = np.full(len(packed), -1, np.int64)
-        for starts, order, keys, use in ((self._starts, self._order, packed, packed != 0),
-                                         (self._ips, self._ip_order, ips, packed == 0)):
+        for (starts, order), keys, use in (((self._starts, self._order), packed, packed != 0),
+                                           (self._by_ip, ips, packed == 0)):
             if len(starts):
                 index = np.minimum(np.searchsorted(starts, keys), len(starts) - 1)
                 hit = use & (starts[index] == keys)
@@ -159,10 +170,11 @@ class Addresses:
     def blocks_before(self, packed: U64) -> I64:
         """A block that ends right before each place (that called, when it is where a call returns to); −1 none."""
         found = np.full(len(packed), -1, np.int64)
-        if len(self._sorted_ends):
-            index = np.minimum(np.searchsorted(self._sorted_ends, packed), len(self._sorted_ends) - 1)
-            hit = (packed != 0) & (self._sorted_ends[index] == packed)
-            found[hit] = self._end_order[index[hit]]
+        ends, order = self._by_end
+        if len(ends):
+            index = np.minimum(np.searchsorted(ends, packed), len(ends) - 1)
+            hit = (packed != 0) & (ends[index] == packed)
+            found[hit] = order[index[hit]]
         return found
 
     def functions_at(self, packed: U64) -> npt.NDArray[np.int64]:

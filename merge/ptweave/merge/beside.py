@@ -17,8 +17,8 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 _WORKERS = 4
-"""Two of them may wait for others: what goes over a flow for who reads it, and who writes a table beside the walk for
-who compresses it."""
+"""Two of them may wait for others: what goes over a flow for who reads it, and who knows the code for who loads it, or
+later who writes a table beside the walk for who compresses it."""
 
 
 class Beside:

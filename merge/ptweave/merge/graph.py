@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import ExitStack
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
@@ -21,7 +22,6 @@ import pyarrow as pa
 
 from ptweave.data import layout
 from ptweave.data.bundle import Bundle
-from ptweave.data.ledger import Ledger
 from ptweave.data.manifest import Manifest
 from ptweave.data.schemas import BYTES, EDGES, RACES
 from ptweave.data.table_writer import TableWriter
@@ -31,7 +31,7 @@ from ptweave.merge.accesses import Lines
 from ptweave.merge.clocks import Clocks
 from ptweave.merge.program import check
 from ptweave.merge.race_sites import RaceSites
-from ptweave.merge.scratch import Scratch
+from ptweave.merge.scratch import Queries, Scratch
 from ptweave.merge.tables import numbers, within
 from ptweave.merge.tasks import Tasks
 from ptweave.merge.thunk_rows import ThunkRows
@@ -124,9 +124,17 @@ def _copy(pointer: Any, count: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     return found
 
 
+@dataclass(frozen=True)
+class Paged:
+    """Accesses to pages that data edges and races were made of, and those in thunks that there are not."""
+
+    stored: int
+    lost: int
+
+
 class GraphTables:
     """Writes `edges` and `races`: what the order of thunks says, which needs nothing but decoded thunks, and then what
-    pages say, which needs places and names. To be closed."""
+    pages say, which needs names. To be closed."""
 
     def __init__(self, bundle: Bundle, scratch: Scratch, rows: ThunkRows) -> None:
         self._bundle = bundle
@@ -145,33 +153,28 @@ class GraphTables:
         Raises BadInput when thunks contradict each other."""
         self._clocks = self._open.enter_context(Clocks(self._scratch, self._rows))
         self._graph = self._open.enter_context(Graph(self._clocks, str(self._bundle.decoded / accesses.PAGES)))
-        with TableWriter(self._bundle.tables, EDGES, "0.parquet", pool=pool) as writer:
+        with TableWriter(self._bundle.tables, EDGES, "0.parquet", encoded=["kind"], pool=pool) as writer:
             for table in _order(self._rows, self._graph):
                 writer.write(table)
 
-    def data(self, tasks: Tasks, lines: Lines | None, variables: Variables, ledger: Ledger, pool: Executor) -> None:
-        """Write data edges and, where accesses were recorded, `races`. `lines` finds names: it must be there for that.
-
-        Accesses in thunks that there are not are counted in the ledger (`edges/pages`).
-        """
-        ledger.drop("edges/pages")
-        if lines is None or not (self._bundle.decoded / accesses.PAGES).exists():
-            return
+    def data(self, tasks: Tasks, lines: Lines, variables: Variables, pool: Executor) -> Paged:
+        """Write data edges and `races`: where accesses were recorded. May run in another thread, too."""
         assert self._clocks and self._graph
         clocks, graph = self._clocks, self._graph
         stored = lost = 0
         begun = {int(image.space): image.t_start or 0 for image in tasks.processes}
         tables = self._bundle.tables
-        with TableWriter(tables, EDGES, "1.parquet", pool=pool) as edges, TableWriter(tables, RACES) as races, \
-                RaceSites(self._bundle) as sites:
-            for spans, runs in _spans(self._scratch, self._bundle.manifest, programs(tasks, clocks.threads)):
+        with TableWriter(tables, EDGES, "1.parquet", encoded=["kind"], pool=pool) as edges, \
+                TableWriter(tables, RACES) as races, RaceSites(self._bundle) as sites, \
+                self._scratch.another() as scratch:
+            for spans, runs in _spans(scratch, self._bundle.manifest, programs(tasks, clocks.threads)):
                 good = clocks.has(spans["thread"], spans["first"]) & (spans["until"] >= spans["first"])
                 stored, lost = stored + int(good.sum()), lost + int((~good).sum())
                 found, made, conflicts = graph.pages(spans[good], runs)
                 edges.write(data_table(found, made))
                 if len(conflicts):
                     races.write(race_table(conflicts, lines, variables, sites, begun))
-        ledger.add("edges/pages", "pages", stored=stored, lost={"of no thunk": lost})
+        return Paged(stored, lost)
 
 
 # --- control and synchronisation --------------------------------------------------------------------------------------
@@ -197,8 +200,9 @@ def _order_of(batch: pa.RecordBatch, thread: int, graph: Graph) -> Iterator[pa.T
 
 def control_table(thread: int, thunk: npt.NDArray[np.int32]) -> pa.Table:
     """Edges into these thunks of a thread from the ones before them."""
-    return _table(len(thunk), "control", from_thread=np.full(len(thunk), thread, np.int32), from_thunk=thunk - 1,
-                  from_until=thunk - 1, to_thread=np.full(len(thunk), thread, np.int32), to_thunk=thunk, to_until=thunk)
+    of_thread, before, here = (pa.array(values) for values in (np.full(len(thunk), thread, np.int32), thunk - 1, thunk))
+    return _table(len(thunk), "control", from_thread=of_thread, from_thunk=before, from_until=before,
+                  to_thread=of_thread, to_thunk=here, to_until=here)
 
 
 def sync_table(found: Found, objects: pa.Array) -> pa.Table:
@@ -211,18 +215,26 @@ def _ends(found: Found) -> dict[str, Any]:
                                            "to_until")}
 
 
+_KINDS = ["control", "sync", "data"]
+"""One dictionary for all: a file with several would have the names in each row."""
+
+
 def _table(rows: int, kind: str, **columns: Any) -> pa.Table:
-    """Rows of `edges`: what is not given is null."""
-    given = {"kind": pa.repeat(pa.scalar(kind, pa.string()), rows), **columns}
-    return pa.table([pa.array(given[field.name], field.type) if field.name in given and not isinstance(
-        given[field.name], pa.Array) else given.get(field.name, pa.nulls(rows, field.type)) for field in EDGES.schema],
-        schema=EDGES.schema)
+    """Rows of `edges`, whose kind is encoded: what is not given is null."""
+    kinds = pa.DictionaryArray.from_arrays(pa.array(np.full(rows, _KINDS.index(kind), np.int32)), pa.array(_KINDS))
+    given = {"kind": kinds, **columns}
+    return pa.table([_column(given[field.name], field.type) if field.name in given else pa.nulls(rows, field.type)
+                     for field in EDGES.schema], names=EDGES.schema.names)
+
+
+def _column(values: Any, kind: pa.DataType) -> pa.Array:
+    return values if isinstance(values, pa.Array) else pa.array(values, kind)
 
 
 # --- data -------------------------------------------------------------------------------------------------------------
 
 
-def _spans(scratch: Scratch, manifest: Manifest, owners: pa.Table) -> Iterator[tuple[Found, npt.NDArray[np.uint32]]]:
+def _spans(scratch: Queries, manifest: Manifest, owners: pa.Table) -> Iterator[tuple[Found, npt.NDArray[np.uint32]]]:
     """Accesses as spans, whole pages at a time, and the runs they refer to."""
     scratch.view("pages", accesses.PAGES)
     left: list[tuple[Found, npt.NDArray[np.uint32]]] = []

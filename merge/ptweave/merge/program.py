@@ -16,8 +16,9 @@ import pyarrow.compute as pc
 from ptweave.data.bundle import Bundle
 from ptweave.data.errors import BadInput, MachineLacks
 from ptweave.data.schemas import BLOCKS, PATHS, BlockClass
+from ptweave.data.written import Written
 from ptweave.merge._merge import ffi, lib
-from ptweave.merge.tables import I32, I64, U64, encoded_column, numbers, read_table, row_groups, within
+from ptweave.merge.tables import I32, I64, U64, encoded_column, numbers, read_table, row_groups, table_files, within
 
 IMAGE_SHIFT = 44
 """A place in an image is packed as (image + 1) << IMAGE_SHIFT | offset; 0 is nowhere."""
@@ -68,14 +69,15 @@ class Program:
     0 unknown, 1 [signal], 2 [folded]).
     """
 
-    def __init__(self, bundle: Bundle) -> None:
-        """Raises BadInput for paths of blocks that do not exist."""
+    def __init__(self, bundle: Bundle, paths: Written | None = None) -> None:
+        """`paths`: columns path and blocks of that table, where they are in memory. Raises BadInput for paths of blocks
+        that do not exist."""
         self._where = str(bundle.tables)
         self.functions: list[str | None] = [None, SIGNAL_NAME, FOLDED_NAME]
         with ThreadPoolExecutor(1) as beside:
-            paths = beside.submit(self._load_paths, bundle)
+            loading = beside.submit(self._load_paths, bundle, paths)
             self.blocks = self._load_blocks(bundle)
-            self._offsets, self._values = paths.result()
+            self._offsets, self._values = loading.result()
         self._dictionary: tuple[I32, pa.Array] | None = None
         self.handle = ffi.NULL
         out = ffi.new("struct ptm_program **")
@@ -161,10 +163,12 @@ class Program:
         self.functions += [names[key & 0xffffffff] for key in distinct[known].tolist()]
         return number[inverse], cold
 
-    def _load_paths(self, bundle: Bundle) -> tuple[I64, I32]:
+    def _load_paths(self, bundle: Bundle, known: Written | None) -> tuple[I64, I32]:
         """Where each path's blocks begin among those of all, and behind the last one's end; and all."""
         none = np.empty(0, np.int32)
-        parts = [(none, none, none), *map(self._paths_of, row_groups(bundle, PATHS, ["path", "blocks"]))]
+        there = known is not None and known.are_in(table_files(bundle, PATHS))
+        rows = known.rows if known and there else row_groups(bundle, PATHS, ["path", "blocks"])
+        parts = [(none, none, none), *map(self._paths_of, rows)]
         numbers_, lengths, values = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
         offsets = np.zeros(len(lengths) + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -23,48 +24,34 @@ from ptweave.merge.tables import BATCH_ROWS, corrupt
 if TYPE_CHECKING:
     import duckdb
 
-MEMORY = "160MB"
+MEMORY = "256MB"
+"""For two queries at a time; what does not fit goes to disk."""
 
 
-class Scratch:
-    """A connection whose spilled data lives below `folder`, and goes away with it.
+def _connected(spill: str) -> duckdb.DuckDBPyConnection:
+    import duckdb
+
+    return duckdb.connect(config={
+        "memory_limit": MEMORY, "threads": 1, "temp_directory": spill,
+        "autoinstall_known_extensions": False, "python_enable_replacements": False})
+
+
+class Queries:
+    """Queries of a folder's files through one connection, one after the other.
 
     Files are named relative to that folder through its descriptor, so that no name of a bundle becomes part of
     any SQL or is taken for a pattern.
     """
 
-    def __init__(self, folder: Path, beside: Beside) -> None:
+    def __init__(self, folder: Path, base: str, connect: Callable[[], duckdb.DuckDBPyConnection]) -> None:
+        """`base`: the name of the folder for `connect`'s connection."""
         self.folder = folder
-        self._spill = folder / ".spill"
-        shutil.rmtree(self._spill, ignore_errors=True)
-        folder.mkdir(exist_ok=True)
-        self._descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        self._base = f"/proc/self/fd/{self._descriptor}"
-        self._connecting = beside.start(self._connect)
-
-    def _connect(self) -> duckdb.DuckDBPyConnection:
-        import duckdb
-
-        return duckdb.connect(config={
-            "memory_limit": MEMORY, "threads": 1, "temp_directory": f"{self._base}/.spill",
-            "autoinstall_known_extensions": False, "python_enable_replacements": False})
+        self._base = base
+        self._connect = connect
 
     @property
     def connection(self) -> duckdb.DuckDBPyConnection:
-        return self._connecting.result()
-
-    def close(self) -> None:
-        if not self._connecting.cancel() and not self._connecting.exception():
-            self.connection.close()
-        os.close(self._descriptor)
-        shutil.rmtree(self._spill, ignore_errors=True)
-
-    def __enter__(self) -> Scratch:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
-        self.close()
+        return self._connect()
 
     def batches(self, name: str, query: str, **tables: pa.Table) -> Iterator[pa.RecordBatch]:
         """Rows of a query over `source`, the Parquet file `name` of the folder (with its row numbers as
@@ -108,3 +95,35 @@ class Scratch:
                                remedy="free some disk space beside the bundle") from error
         except duckdb.Error as error:
             raise corrupt(where, str(error).splitlines()[0]) from error
+
+
+class Scratch(Queries):
+    """A connection whose spilled data lives below `folder`, and goes away with it. Use as a context manager."""
+
+    def __init__(self, folder: Path, beside: Beside) -> None:
+        self._spill = folder / ".spill"
+        shutil.rmtree(self._spill, ignore_errors=True)
+        folder.mkdir(exist_ok=True)
+        self._descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        base = f"/proc/self/fd/{self._descriptor}"
+        self._connecting = beside.start(partial(_connected, f"{base}/.spill"))
+        super().__init__(folder, base, self._connecting.result)
+
+    @contextmanager
+    def another(self) -> Iterator[Queries]:
+        """For another thread: a connection to the same database, with views of its own; they share its memory."""
+        with closing(self.connection.cursor()) as connection:
+            yield Queries(self.folder, self._base, lambda: connection)
+
+    def close(self) -> None:
+        if not self._connecting.cancel() and not self._connecting.exception():
+            self.connection.close()
+        os.close(self._descriptor)
+        shutil.rmtree(self._spill, ignore_errors=True)
+
+    def __enter__(self) -> Scratch:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.close()

@@ -49,6 +49,7 @@ from ptweave.data.schemas import (
     Table,
 )
 from ptweave.data.table_writer import TableWriter, write_table
+from ptweave.data.written import Written
 from ptweave.merge import accesses, syscalls, thunks
 from ptweave.merge import events as event_streams
 from ptweave.merge import moments as moment_streams
@@ -57,7 +58,7 @@ from ptweave.merge.accesses import Accesses, Lines
 from ptweave.merge.addresses import Addresses
 from ptweave.merge.beside import Ahead, Beside
 from ptweave.merge.events import Events, events_of, interruptions, merge_events
-from ptweave.merge.graph import GraphTables
+from ptweave.merge.graph import GraphTables, Paged
 from ptweave.merge.kept_flow import Batch, Batches, Cut, KeptFlow
 from ptweave.merge.moments import Moments, joined, known_moments
 from ptweave.merge.parts import walk_in_parts
@@ -82,7 +83,7 @@ _CALLS_FILE = "calls.parquet"
 _FEW_ROWS = 1 << 17  # of flow
 _PART_ROWS = 1 << 18
 _SOON = 24
-"""Batches of flow: 12 bytes a row, 36 MiB."""
+"""Batches of flow: 12 bytes a row, 36 MiB. Memory that is new takes longer than what it would save."""
 _FIRST = 2
 """Threads whose flows were gone over once and are not walked yet, where one is walked at a time: all but one are short
 then."""
@@ -90,18 +91,18 @@ _NONE: I64 = np.empty(0, np.int64)
 
 
 def merge_run(bundle: Bundle, *, calls: bool = False, progress: Callable[[int, int], None] | None = None,
-              jobs: int = 1) -> None:
+              jobs: int = 1, paths: Written | None = None) -> None:
     """Make the tables threads, processes, syscalls, thunks, accesses, allocations, transfers, edges, races, tags,
     probes, watches, profile, stacks, call_stacks, and calls when asked for.
 
     Reads `tables/` and `decoded/` as decoding left them; whatever is missing there leaves its tables out, and
     `manifest.lacks` says so. Running it again replaces what it made. `progress(done, total)` counts rows of flow,
     twice; it may be called by any thread, one at a time. The flows of up to `jobs` threads are walked at a time, of one
-    where `calls` are asked for; the tables are the same however many. The ledger gets `placed/syscalls`,
-    `placed/thunks`, `placed/accesses`, `accesses/pages`, `edges/pages` and `profile`.
+    where `calls` are asked for; the tables are the same however many. `paths`: see `Program`. The ledger
+    gets `placed/syscalls`, `placed/thunks`, `placed/accesses`, `accesses/pages`, `edges/pages` and `profile`.
     Raises BadInput for a table that is corrupt, MachineLacks when memory or disk run out.
     """
-    merge = _Merge(bundle, calls=calls, progress=progress, jobs=jobs)
+    merge = _Merge(bundle, calls=calls, progress=progress, jobs=jobs, paths=paths)
     try:
         merge.run()
     finally:
@@ -124,10 +125,12 @@ class _Thread:
 class _Merge:
     """One merge of one bundle."""
 
-    def __init__(self, bundle: Bundle, *, calls: bool, progress: Callable[[int, int], None] | None, jobs: int) -> None:
+    def __init__(self, bundle: Bundle, *, calls: bool, progress: Callable[[int, int], None] | None, jobs: int,
+                 paths: Written | None) -> None:
         self._bundle = bundle
         self._want_calls = calls
         self._jobs = jobs
+        self._paths_written = paths
         self._progress = progress
         self._reporting = Lock()
         self._done = 0
@@ -145,7 +148,10 @@ class _Merge:
 
     def run(self) -> None:
         self._forget()
+        self._have_syscalls = (self._bundle.decoded / syscalls.FILE).exists()
         self._tasks: Tasks = load_tasks(self._bundle)
+        program = self._beside.start(self._load_program)
+        code = self._beside.start(partial(self._load_code, program))
         self._scratch = self._open.enter_context(Scratch(self._bundle.decoded, self._beside))
         self._flow = self._rows(FLOW, ["seq", "path"])
         self._threads, self._sizes = self._flow.threads(), self._flow.sizes()
@@ -155,14 +161,13 @@ class _Merge:
         self._soon = self._read_soon()
         self._total = 2 * self._flow.rows
         self._together = self._at_a_time()
-        code = self._beside.start(self._load_code)
-        self._begun = self._begin_soon(code)
+        self._begun = self._begin_soon(program)
         self._thunks = self._load_thunks()
         code.result()
         if self._thunks is not None:
             self._thunks.know(self._scratch, self._program, self._addresses)
-        self._graph = self._begin_graph()
         self._accesses = self._load_accesses()
+        self._graph = self._begin_graph()
         self._tags = [Tags(self._bundle, source) for source in (TAGGED, PROBED, WATCHED)
                       if (self._bundle.decoded / source.file).exists()]
         if self._syscalls:
@@ -204,22 +209,27 @@ class _Merge:
         self._stop.callback(soon.close)
         return {longest: soon}
 
-    def _load_code(self) -> None:
-        """What was executed, and the system calls made there."""
-        self._program = Program(self._bundle)
+    def _load_program(self) -> None:
+        """What was executed."""
+        self._program = Program(self._bundle, self._paths_written)
+        self._paths_written = None
         self._open.callback(self._program.close)
+
+    def _load_code(self, program: Future[None]) -> None:
+        """Where that was, and the system calls made there."""
+        program.result()
         self._addresses = Addresses(self._bundle, self._program, self._tasks)
         self._syscalls = (SystemCalls(self._bundle, self._program, self._addresses, self._ledger)
-                          if (self._bundle.decoded / syscalls.FILE).exists() else None)
+                          if self._have_syscalls else None)
 
-    def _begin_soon(self, code: Future[None]) -> Ahead[_Thread] | None:
+    def _begin_soon(self, program: Future[None]) -> Ahead[_Thread] | None:
         """The threads, gone over for the first time while all else is loaded, and while those before them are walked:
         where it is one that is walked at a time, and a processor is left for it."""
         if self._together > 1 or self._want_calls or self._jobs == 1:
             return None
 
         def gone_over() -> Iterator[_Thread]:
-            code.result()
+            program.result()
             for thread in self._threads:
                 one = self._begin(thread)
                 self._find_system_calls(one)
@@ -232,18 +242,22 @@ class _Merge:
     def _load_thunks(self) -> Thunks | None:
         return Thunks(self._scratch, self._ledger) if (self._bundle.decoded / thunks.FILE).exists() else None
 
-    def _begin_graph(self) -> Callable[[], GraphTables] | None:
-        """The order of thunks: found beside the walk, or by who asks for the graph, if that reads with `scratch`."""
+    def _begin_graph(self) -> Callable[[], Paged | None] | None:
+        """The order of thunks, and what they accessed: found beside the walk, or by who asks for it, if that reads with
+        `scratch`."""
         if not self._thunks:
             return None
         graph = GraphTables(self._bundle, self._scratch, self._thunks.rows)
         self._open.callback(graph.close)
 
-        def order() -> GraphTables:
+        def made() -> Paged | None:
             graph.order(self._beside.pool)
-            return graph
+            if not self._accesses:
+                return None
+            lines = Lines(self._bundle, self._program, self._addresses)
+            return graph.data(self._tasks, lines, Variables(self._bundle, self._addresses), self._beside.pool)
 
-        return self._beside.start(order).result if self._thunks.rows.sorted else order
+        return self._beside.start(made).result if self._thunks.rows.sorted else made
 
     def _load_accesses(self) -> Accesses | None:
         """Nothing when none were recorded: only threads that run as processes have them."""
@@ -372,7 +386,7 @@ class _Merge:
         one.gaps = self._gaps(one.number)
         one.end = one.flow.seq(one.flow.end)
         one.calls = ThreadCalls((_NONE, _NONE), merge_events([]))
-        if self._syscalls:
+        if self._syscalls and self._syscalls.in_thread(one.number):
             one.calls = self._syscalls.place(one.number, one.found, one.gaps,
                                              lambda: known_moments(self._clock, one.number))
         return one.calls
@@ -397,11 +411,10 @@ class _Merge:
 
     def _find_system_calls(self, one: _Thread, go_on: Callable[[], None] = lambda: None) -> None:
         """The first going over. `go_on` may raise."""
-        wanted = self._syscalls is not None and self._syscalls.in_thread(one.number) > 0
         found: list[tuple[I64, I32]] = [(_NONE, np.empty(0, np.int32))]
         for seqs, paths in one.flow.first():
             go_on()
-            if wanted:
+            if self._have_syscalls:
                 found.append(self._program.system_calls(seqs, paths))
             self._report(len(seqs))
         seqs, blocks = (np.concatenate(parts) for parts in zip(*found, strict=True))
@@ -436,20 +449,19 @@ class _Merge:
             self._tasks.learn_exits(self._syscalls.exits)
         if bundle.sideband.exists():
             write_table(bundle.tables, PROCESSES, self._tasks.process_table())
-        if self._syscalls:
-            self._syscalls.write(bundle, self._scratch, self._programs(), self._ledger)
+        calls = self._beside.start(self._write_calls) if self._syscalls else None
         variables = Variables(bundle, self._addresses)
         if self._thunks:
             self._thunks.write(bundle, self._program, variables, self._beside)
             starts = forking_functions(bundle, self._tasks) | starts
         write_table(bundle.tables, THREADS, thread_table(bundle, self._tasks, self._program, starts))
-        lines = Lines(bundle, self._program, self._addresses) if self._accesses else None
-        if self._accesses and lines:
+        if self._accesses:
+            lines = Lines(bundle, self._program, self._addresses)
             self._accesses.write(bundle, lines, variables, self._beside.pool)
+        if calls:
+            calls.result()
         if self._graph:
-            self._graph().data(self._tasks, lines, variables, self._ledger, self._beside.pool)
-        if self._syscalls:
-            Transfers(self._tasks, self._syscalls, self._thunks).write(bundle, self._scratch)
+            self._account_pages(self._graph())
         for some in self._tags:
             some.write(bundle, self._functions)
         if self._want_calls:
@@ -457,6 +469,18 @@ class _Merge:
                 columns = ", ".join(f'"{name}"' for name in CALLS.schema.names)
                 for batch in self._scratch.batches(_CALLS_FILE, f"select {columns} from source order by thread, call"):
                     writer.write(pa.table(batch).cast(CALLS.schema))
+
+    def _write_calls(self) -> None:
+        """System calls and what they moved: beside the rest."""
+        assert self._syscalls
+        with self._scratch.another() as scratch:
+            self._syscalls.write(self._bundle, scratch, self._programs())
+            Transfers(self._tasks, self._syscalls, self._thunks).write(self._bundle, scratch)
+
+    def _account_pages(self, paged: Paged | None) -> None:
+        self._ledger.drop("edges/pages")
+        if paged:
+            self._ledger.add("edges/pages", "pages", stored=paged.stored, lost={"of no thunk": paged.lost})
 
     def _programs(self) -> dict[int, int]:
         """Process ids of threads' programs, where these are not the threads' own."""
@@ -475,7 +499,7 @@ class _Merge:
 
     def _account(self) -> None:
         if self._syscalls:
-            self._syscalls.places.account(self._ledger, "placed/syscalls")
+            self._syscalls.account(self._ledger)
         if self._thunks:
             self._thunks.places.account(self._ledger, "placed/thunks")
         if self._accesses:

@@ -22,7 +22,7 @@ from ptweave.merge.moments import Moments
 from ptweave.merge.own_calls import Library, makes_between, signs_of
 from ptweave.merge.place import Grouped, Places
 from ptweave.merge.program import Program
-from ptweave.merge.scratch import Scratch
+from ptweave.merge.scratch import Queries
 from ptweave.merge.tables import I32, I64, Bools, numbers, open_parquet
 
 FILE = "syscalls.parquet"
@@ -188,14 +188,11 @@ class SystemCalls:
             events_of(lib.PTM_EXEC, behind[self._replaced[exact]])])
         return ThreadCalls(moments, events)
 
-    def write(self, bundle: Bundle, scratch: Scratch, programs: dict[int, int], ledger: Ledger) -> None:
-        """Write the table, sorted by thread and place: the program's calls. Those of libtthread are counted.
+    def write(self, bundle: Bundle, scratch: Queries, programs: dict[int, int]) -> None:
+        """Write the table, sorted by thread and place: the program's calls.
 
         `programs`: the process id each thread's program has.
         """
-        ledger.drop("syscalls/libtthread_own")
-        if self._own.any():
-            ledger.add("syscalls/libtthread_own", "calls", stored=int(self._own.sum()))
         seq, placed = self.places.columns(slice(None))
         columns = ", ".join(f'source."{name}"' for name in DECODED_SYSCALLS.names if name not in ("index", "pid"))
         with TableWriter(bundle.tables, SYSCALLS) as writer:
@@ -209,6 +206,13 @@ class SystemCalls:
                      "order by source.thread nulls last, placement.seq nulls last, t_enter, file_row_number")
             for batch in scratch.batches(FILE, query, placement=placement, threads=threads):
                 writer.write(_conform(pa.table(batch)))
+
+    def account(self, ledger: Ledger) -> None:
+        """Count where they were placed, and those of libtthread."""
+        self.places.account(ledger, "placed/syscalls")
+        ledger.drop("syscalls/libtthread_own")
+        if self._own.any():
+            ledger.add("syscalls/libtthread_own", "calls", stored=int(self._own.sum()))
 
 
 def _exits(table: pa.Table, here: Bools) -> dict[int, int]:

@@ -23,7 +23,7 @@ from ptweave.data.table_writer import TableWriter
 from ptweave.merge import accesses, syscalls
 from ptweave.merge.descriptors import Descriptors, Known
 from ptweave.merge.graph import programs
-from ptweave.merge.scratch import Scratch
+from ptweave.merge.scratch import Queries
 from ptweave.merge.syscalls import SystemCalls
 from ptweave.merge.tables import numbers, read_table
 from ptweave.merge.tasks import Tasks
@@ -97,7 +97,7 @@ class Transfers:
         self._count = 0
         self._mapped_last: tuple[object, ...] | None = None
 
-    def write(self, bundle: Bundle, scratch: Scratch) -> None:
+    def write(self, bundle: Bundle, scratch: Queries) -> None:
         """Write `transfers`, and the edges of what was read and written."""
         with TableWriter(bundle.tables, TRANSFERS) as writer, TableWriter(bundle.tables, EDGES, "2.parquet") as edges:
             for table in self._tables(scratch):
@@ -110,7 +110,7 @@ class Transfers:
 
     # --- system calls -------------------------------------------------------------------------------------------------
 
-    def _tables(self, scratch: Scratch) -> Iterator[pa.Table]:
+    def _tables(self, scratch: Queries) -> Iterator[pa.Table]:
         names = ", ".join(f"'{name}'" for name in (*_MOVING, *_COPYING, *_NOTED, *_FORKING, "mmap"))
         late = ", ".join(f"'{name}'" for name in _LATE)
         copying = ", ".join(f"'{name}'" for name in _COPYING)
@@ -189,7 +189,7 @@ class Transfers:
 
     # --- mapped files -------------------------------------------------------------------------------------------------
 
-    def _mapped(self, scratch: Scratch, bundle: Bundle) -> Iterator[pa.Table]:
+    def _mapped(self, scratch: Queries, bundle: Bundle) -> Iterator[pa.Table]:
         """Edges between pages of mapped files and the thunks that accessed them: of the mapping that was there."""
         table = read_table(bundle, TRANSFERS, ["transfer", "kind", "input", "thread", "address", "size", "t"])
         maps = table.filter(pc.equal(table.column("kind"), "map"))

@@ -55,8 +55,7 @@ def run(args: argparse.Namespace) -> int:
         return run_on_cluster("merge", args, args.runs)
     args.bundle = Path(only_one(args.runs))
     bundle = open_finished(args)
-    if not is_decoded(bundle):
-        decode(bundle, args, debug_files(args), merges=True)
-    merge(bundle, calls=args.calls, quiet=args.quiet, jobs=args.jobs)
+    paths = None if is_decoded(bundle) else decode(bundle, args, debug_files(args), merges=True)
+    merge(bundle, calls=args.calls, quiet=args.quiet, jobs=args.jobs, paths=paths)
     report_losses(bundle, quiet=args.quiet)
     return int(Exit.INCOMPLETE if incomplete(bundle) else Exit.DONE)

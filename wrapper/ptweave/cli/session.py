@@ -17,6 +17,7 @@ from ptweave.data import BadInput, Bundle, State, Times
 from ptweave.data.locks import STEP, alone
 
 if TYPE_CHECKING:
+    from ptweave.data.written import Written
     from ptweave.decode.debug_files import DebugFiles
 
 SHOWN_LOSSES = 3
@@ -36,10 +37,11 @@ def open_finished(args: argparse.Namespace) -> Bundle:
 
 
 def decode(bundle: Bundle, args: argparse.Namespace, files: DebugFiles | None, cluster: Any = None, *,
-           merges: bool = False) -> None:
+           merges: bool = False) -> Written | None:
     """Packets, event lists and system calls to tables, as the options of `decode` and `wrap` say, with a progress line;
     `files` finds debug files, `cluster` is a Dask client that is to do the work. `merges`: merging comes next, whose
-    modules are loaded meanwhile. Raises BadInput, as `merge` does, while another command does one of the two."""
+    modules are loaded meanwhile, and which is given what this returns. Raises BadInput, as `merge` does, while another
+    command does one of the two."""
     from ptweave.decode.flow import Decoder, decode_flow
 
     began = time.monotonic()
@@ -47,7 +49,7 @@ def decode(bundle: Bundle, args: argparse.Namespace, files: DebugFiles | None, c
         bundle.manifest.times = Times(args.times)
         bundle.save_manifest()
         report = decode_flow(bundle, _loading_merge(advance) if merges and args.jobs > 1 else advance, jobs=args.jobs,
-                             decoder=Decoder(args.decoder), files=files, cluster=cluster, streams=True)
+                             decoder=Decoder(args.decoder), files=files, cluster=cluster, streams=True, keep=merges)
         _step(bundle, "decode", began)
     if args.verbose:
         seconds = bundle.manifest.steps["decode"]
@@ -58,6 +60,7 @@ def decode(bundle: Bundle, args: argparse.Namespace, files: DebugFiles | None, c
         say(f"decode: {report.tasks} tasks, {report.found} of them finished by an earlier decode")
         say("decode: " + ", ".join(f"{name} {took:.2f} s" for name, took in report.seconds.items()))
     _report_names(bundle, files)
+    return report.paths
 
 
 def _loading_merge(advance: Advance) -> Advance:
@@ -98,15 +101,15 @@ def _report_names(bundle: Bundle, files: DebugFiles | None) -> None:
             say(f"debuginfod: {safe(problem)}")
 
 
-def merge(bundle: Bundle, *, calls: bool, quiet: bool, jobs: int) -> None:
-    """Everything onto the flow, with a progress line."""
+def merge(bundle: Bundle, *, calls: bool, quiet: bool, jobs: int, paths: Written | None = None) -> None:
+    """Everything onto the flow, with a progress line. `paths`: what `decode` left in memory."""
     from ptweave.merge.stage import merge_run
 
     if not is_decoded(bundle):
         raise BadInput("is not decoded yet", where=str(bundle.path), remedy=f"run ptweave decode {bundle.path} first")
     began = time.monotonic()
     with alone(bundle, STEP), progress("merge", quiet=quiet) as advance:
-        merge_run(bundle, calls=calls, progress=advance, jobs=jobs)
+        merge_run(bundle, calls=calls, progress=advance, jobs=jobs, paths=paths)
         _step(bundle, "merge", began)
 
 

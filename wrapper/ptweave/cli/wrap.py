@@ -55,8 +55,9 @@ def run(args: argparse.Namespace) -> int:
         try:
             if args.jobs > 1 and not can_start_ourselves():
                 args.jobs = 1  # we became a user who cannot read our interpreter
-            decode(bundle, args, debug_files(args), merges=True)  # their cache is in the home of who we are now
-            merge(bundle, calls=args.calls, quiet=args.quiet, jobs=args.jobs)
+            # their cache is in the home of who we are now
+            paths = decode(bundle, args, debug_files(args), merges=True)
+            merge(bundle, calls=args.calls, quiet=args.quiet, jobs=args.jobs, paths=paths)
         except (PtweaveError, OSError, *KINDS) as error:
             # the target has run: its status is what the caller waits for
             told = error if isinstance(error, (PtweaveError, OSError)) else scarcity(error)
