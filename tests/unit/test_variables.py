@@ -157,6 +157,15 @@ def test_an_address_is_named_by_the_variable_it_is_in_and_how_far(tmp_path: Path
         None, "server", "server+0x8", "inner", "inner+0x7", "server+0x18", None, "x+0x3", None, None, None]
 
 
+def test_addresses_that_are_all_near_variables_of_one_thread_are_named_as_among_others(tmp_path: Path) -> None:
+    """Those are looked up all at once."""
+    bundle = written(tmp_path / "run.ptw", [(0, 0x9000, 0x40, "server"), (0, 0x9010, 8, "inner"), (1, 0x2000, 4, "x")])
+    near = [BASE + at for at in (0x9000, 0x9008, 0x9010, 0x9018, 0x9040, IMAGE_STRIDE + 0x2003)]
+    names = looked_up(bundle, *near)
+    assert names == ["server", "server+0x8", "inner", "server+0x18", None, "x+0x3"]
+    assert looked_up(bundle, *near, 0, 1)[:-2] == names
+
+
 def test_behind_the_innermost_of_three_variables_the_middle_one_goes_on(tmp_path: Path) -> None:
     bundle = written(tmp_path / "run.ptw", [(0, 0x9000, 0x100, "outer"), (0, 0x9020, 0x80, "middle"),
                                             (0, 0x9040, 0x10, "inner")])

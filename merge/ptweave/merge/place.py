@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from ptweave.data.ledger import Ledger
 from ptweave.data.schemas import Placed
-from ptweave.merge.tables import I64, Bools
+from ptweave.merge.tables import I64, Bools, optional
 
 PLACED = [Placed.NONE.value, Placed.TIME.value, Placed.EXACT.value]
 """Codes of `Places.how`."""
@@ -34,6 +34,11 @@ class Places:
         self.seq[rows[here]] = seqs[here]
         self.how[rows[here]] = np.where(exact[here], 2, 1)
 
+    def put_exactly(self, rows: slice, seqs: I64) -> None:
+        """The same of rows beside each other, whose places, not negative, are certain."""
+        self.seq[rows] = seqs
+        self.how[rows] = 2
+
     def account(self, ledger: Ledger, stream: str) -> None:
         """Exact rows are stored; the others are listed with how they were placed."""
         none, time, exact = (int(np.count_nonzero(self.how == how)) for how in range(3))
@@ -42,7 +47,7 @@ class Places:
     def columns(self, rows: slice | I64) -> tuple[pa.Array, pa.Array]:
         """Arrow columns `seq` and `placed` of some rows."""
         seq = self.seq[rows]
-        return (pa.array(seq, mask=seq < 0),
+        return (optional(seq, seq < 0),
                 pa.DictionaryArray.from_arrays(pa.array(self.how[rows].astype(np.int8)), pa.array(PLACED)))
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from threading import Lock
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +30,11 @@ BATCH_ROWS = 1 << 17
 """Rows of a table handled at a time."""
 
 _CACHED_ROWS = 1 << 21
+
+
+def optional(values: npt.NDArray[Any], none: Bools) -> pa.Array:
+    """Values, null where there is none: the same memory where they all are."""
+    return pa.array(values, mask=none) if none.any() else pa.array(values)
 
 
 def corrupt(path: Path, error: object) -> BadInput:

@@ -20,7 +20,7 @@ from ptweave.data.schemas import DECODED_THUNKS, THUNKS
 from ptweave.data.table_writer import ENCODED, ROW_GROUP, TableWriter
 from ptweave.merge._merge import lib
 from ptweave.merge.addresses import Addresses
-from ptweave.merge.align import Aligner, Occurrences, Records, bounds
+from ptweave.merge.align import Aligner, Occurrences, Placement, Records, bounds
 from ptweave.merge.beside import Beside
 from ptweave.merge.distinct import distinct
 from ptweave.merge.moments import Moments
@@ -28,7 +28,7 @@ from ptweave.merge.place import Places
 from ptweave.merge.program import Program
 from ptweave.merge.recorded_stacks import RecordedStacks
 from ptweave.merge.scratch import Scratch
-from ptweave.merge.tables import BATCH_ROWS, I32, I64, U64, Bools, numbers
+from ptweave.merge.tables import BATCH_ROWS, I32, I64, U64, Bools, numbers, optional
 from ptweave.merge.thunk_rows import FILE as FILE
 from ptweave.merge.thunk_rows import ThunkRows
 from ptweave.merge.thunk_stacks import ThunkStacks, kinds_of
@@ -106,12 +106,20 @@ class Thunks:
                          self._match(thread, rows, marks, program, addresses),
                          agree=self._agree(thread, rows, marks, callers, addresses),
                          complete=not self._lost(thread)).run()
+        self._put(rows.start, placed, marks["seq"])
+        if not len(gaps) or gaps[-1] < end:
+            self._flow_end[thread] = end
+
+    def _put(self, start: int, placed: Placement, seqs: I64) -> None:
+        """Note where a thread's thunks are, the first of which is row `start`."""
+        if not placed.guessed:
+            for occurred, first, last in placed.certain:
+                self.places.put_exactly(slice(start + first, start + last), seqs[occurred:occurred + last - first])
+            return
         for first in range(0, placed.records, BATCH_ROWS):
             occurrence, exact = placed.part(first, min(first + BATCH_ROWS, placed.records))
             hit = np.flatnonzero(occurrence >= 0)
-            self.places.put(rows.start + first + hit, marks["seq"][occurrence[hit]], exact[hit])
-        if not len(gaps) or gaps[-1] < end:
-            self._flow_end[thread] = end
+            self.places.put(start + first + hit, seqs[occurrence[hit]], exact[hit])
 
     def _match(self, thread: int, rows: slice, marks: npt.NDArray[np.void], program: Program,
                addresses: Addresses) -> Callable[[I64, I64], Bools]:
@@ -122,6 +130,9 @@ class Thunks:
         wanted = addresses.locate(thread, self._begin[rows][which.first], marker)
         block = program.blocks[marks["block"][executed.first]]
         fit = np.where(wanted[:, None] != 0, wanted[:, None] == block["addr"], marker[:, None] == block["ip"])
+
+        if fit.all():  # there is one marker
+            return lambda records, places: np.ones(len(records), np.bool_)
 
         def match(records: I64, places: I64) -> Bools:
             found: Bools = fit[which.of(records), executed.of(places)]
@@ -146,8 +157,9 @@ class Thunks:
 
         if len(site) * len(few) <= _PAIRS:
             every = np.arange(len(few), dtype=np.int32)
-            fit = np.array([compared(np.full(len(few), one, np.uint64), every) for one in site])
-            return lambda records, places: fit[at[np.maximum(kind[records] - first, -1)], caller.of(places)]
+            fit = np.concatenate([compared(np.full(len(few), one, np.uint64), every) for one in site])
+            row = at * len(few)
+            return lambda records, places: fit[row[np.maximum(kind[records] - first, -1)] + caller.of(places)]
 
         def agree(records: I64, places: I64) -> Bools:
             fits: Bools = np.empty(len(records), np.bool_)
@@ -223,9 +235,9 @@ class Thunks:
                     "operation": _encoded(batch.column("operation"), operations), "seq": seq,
                     "variable": variables.of(numbers(batch, "thread", -1).astype(np.int64), numbers(batch, "t"),
                                              numbers(batch, "object").astype(np.uint64)),
-                    "placed": placed.cast(ENCODED), "seq_end": pa.array(end, mask=end < 0),
+                    "placed": placed.cast(ENCODED), "seq_end": optional(end, end < 0),
                     "stack": _of_kind(self._stacks.number, kind, none), "site": _of_kind(self._stacks.site, kind, none),
-                    "caller": callers.take(pa.array(kind, mask=none))}
+                    "caller": callers.take(optional(kind, none))}
                 writer.write(pa.table({name: found[name] for name in THUNKS.schema.names}))
                 done += len(batch)
 
@@ -256,7 +268,7 @@ def _of_kind(values: npt.NDArray[Any], kind: I32, none: Bools) -> pa.Array:
     if not len(values):
         return pa.nulls(len(kind), pa.from_numpy_dtype(values.dtype))
     found = values[kind]
-    return pa.array(found, mask=none | (found <= 0 if values.dtype == np.uint64 else found < 0))
+    return optional(found, none | (found <= 0 if values.dtype == np.uint64 else found < 0))
 
 
 def _among(wanted: U64, callers: npt.NDArray[Any]) -> Bools:

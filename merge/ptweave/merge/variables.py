@@ -14,7 +14,7 @@ from ptweave.data.bundle import Bundle
 from ptweave.data.nested import Nested
 from ptweave.data.schemas import VARIABLES
 from ptweave.merge.addresses import Addresses
-from ptweave.merge.tables import I32, I64, U64, numbers, read_table
+from ptweave.merge.tables import I32, I64, U64, numbers, optional, read_table
 
 _FAR = 1 << 63  # no address is there
 _LARGEST = np.uint64(1 << 47)  # all of user space
@@ -115,16 +115,23 @@ class Variables:
     def of(self, threads: I64, times: I64, addresses: U64) -> pa.DictionaryArray:
         """The variables that addresses (0: none) in threads' processes are in, at given times: `name`, or `name+0x8`;
         null for none. Raises BadInput when the table of variables is corrupt."""
-        codes = np.full(len(addresses), -1, np.int32)
         values = addresses.view(np.int64)
-        asked = np.flatnonzero(values)
-        if len(asked):
-            asked = np.flatnonzero((values >= self._known.low) & (values < self._known.high))
+        near = ((values >= self._known.low) & (values < self._known.high) if values.any()
+                else np.zeros(len(values), np.bool_))
+        if near.all() and len(values) and (threads == threads[0]).all():
+            codes = self._in_thread(int(threads[0]), times, values)
+        else:
+            codes = self._in_threads(np.flatnonzero(near), threads, times, values)
+        return pa.DictionaryArray.from_arrays(optional(codes, codes < 0), pa.array(self._texts, pa.string()))
+
+    def _in_threads(self, asked: I64, threads: I64, times: I64, values: I64) -> I32:
+        """Codes of the variables at some of the values, −1 none."""
+        codes = np.full(len(values), -1, np.int32)
         asked = asked[np.argsort(threads[asked], kind="stable")]
         for rows in np.split(asked, np.flatnonzero(np.diff(threads[asked])) + 1):
             if len(rows):
                 codes[rows] = self._in_thread(int(threads[rows[0]]), times[rows], values[rows])
-        return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), pa.array(self._texts, pa.string()))
+        return codes
 
     def _in_thread(self, thread: int, times: I64, values: I64) -> I32:
         codes = np.full(len(values), -1, np.int32)
