@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """A DuckDB of the merge's own, for sorting and joining what may not fit into memory.
 
-It is loaded beside what the merge does first: a twentieth of a second for what small runs ask of it in as long.
+It is loaded beside what the merge does: a twentieth of a second for what small runs ask of it in as long.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -105,9 +106,16 @@ class Scratch(Queries):
         shutil.rmtree(self._spill, ignore_errors=True)
         folder.mkdir(exist_ok=True)
         self._descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        base = f"/proc/self/fd/{self._descriptor}"
-        self._connecting = beside.start(partial(_connected, f"{base}/.spill"))
-        super().__init__(folder, base, self._connecting.result)
+        self._beside = beside
+        self._connecting: Future[duckdb.DuckDBPyConnection] | None = None
+        super().__init__(folder, f"/proc/self/fd/{self._descriptor}", lambda: self.begin().result())
+
+    def begin(self) -> Future[duckdb.DuckDBPyConnection]:
+        """Connect, beside what the caller does next; who asks connects, too. Not to be called first by what is done
+        beside others: there may be no room left for this."""
+        if self._connecting is None:
+            self._connecting = self._beside.start(partial(_connected, f"{self._base}/.spill"))
+        return self._connecting
 
     @contextmanager
     def another(self) -> Iterator[Queries]:
@@ -116,7 +124,7 @@ class Scratch(Queries):
             yield Queries(self.folder, self._base, lambda: connection)
 
     def close(self) -> None:
-        if not self._connecting.cancel() and not self._connecting.exception():
+        if self._connecting and not self._connecting.cancel() and not self._connecting.exception():
             self.connection.close()
         os.close(self._descriptor)
         shutil.rmtree(self._spill, ignore_errors=True)

@@ -167,12 +167,13 @@ class _Merge:
         if self._thunks is not None:
             self._thunks.know(self._scratch, self._program, self._addresses)
         self._accesses = self._load_accesses()
-        self._graph = self._begin_graph()
         self._tags = [Tags(self._bundle, source) for source in (TAGGED, PROBED, WATCHED)
                       if (self._bundle.decoded / source.file).exists()]
         if self._syscalls:
             self._syscalls.flag_own()
         self._program.compile()
+        self._scratch.begin()  # all that walks wait for comes first
+        self._graph = self._begin_graph()
         with ExitStack() as written:
             self._walk_threads(written)
             self._write()
