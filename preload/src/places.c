@@ -2,8 +2,10 @@
 /*
  * Ranges of addresses; places.h says what they are for.
  *
- * The kernel takes the highest room that is large enough, a software engine the lowest. A process finds room in its own
- * range, and in what is left of the main thread's, with which it began: so that one is chosen to be looked at last.
+ * The kernel takes the highest room that is large enough below what it keeps for the stack, which is five sixths of all
+ * addresses where that has no limit. In the layout of old (personality(2): ADDR_COMPAT_LAYOUT) it takes the lowest, from a
+ * third of them on, as a software engine does. A process finds room in its own range, and in what is left of the main
+ * thread's, with which it began: so that one is chosen to be looked at last.
  *
  * A range whose process ended and left nothing in it is given out again, after all the others: a process may still have
  * there what its maker has taken back. Where more processes live than there are ranges, some share one.
@@ -23,10 +25,18 @@
 #define PLACE (16ull << 30)
 #define TOP (1ull << 47)
 
+/* Where the stack has no limit. */
+#define SIXTH_LOWEST (8ull << 40) /* above all that has a fixed address (layout.h) */
+#define SIXTH_TOP 0x155555556000ull
+
+/* In the layout of old; executables begin at two thirds. */
+#define COMPAT_LOWEST 0x2aaaaaaab000ull
+#define COMPAT_TOP (85ull << 40)
+
 /* An engine's own memory begins at ENGINE_TOP. Of what lies below it gives programs the lowest room from ENGINE_LOWEST
  * on, and keeps ENGINE_BREAK for the break. */
 #define ENGINE_LOWEST (64ull << 20)
-#define ENGINE_PLACES (4ull << 30) /* above all that is loaded */
+#define ENGINE_PLACES (4ull << 30) /* above all that is loaded, but for what is linked to be further up */
 #define ENGINE_PLACE (512ull << 20)
 #define ENGINE_TOP (64ull << 30)
 #define ENGINE_BREAK (8ull << 20)
@@ -51,9 +61,11 @@ struct extent {
 	uint64_t start, end; /* 0: there is none */
 };
 
+static uint64_t size_of(struct extent extent) { return extent.end > extent.start ? extent.end - extent.start : 0; }
+
 /* Take what is free between mappings that begin in [from, to), but for `kept` bytes where it cannot be had as a whole.
- * Returns from the first one's beginning to the last one's end. */
-static struct extent take_between(uint64_t from, uint64_t to, uint64_t kept)
+ * Returns from the first one's beginning to the last one's end; in `largest` the largest that was taken as a whole. */
+static struct extent take_between(uint64_t from, uint64_t to, uint64_t kept, struct extent *largest)
 {
 	struct ptw_mappings all;
 	struct ptw_mapping_line line;
@@ -65,36 +77,79 @@ static struct extent take_between(uint64_t from, uint64_t to, uint64_t kept)
 			continue;
 		if (ret.start == 0)
 			ret.start = line.start;
-		else if (line.start > ret.end && !line.is_stack && /* the stack has its gap below */
-			 !take(ret.end, line.start) && line.start - ret.end > kept)
-			take(ret.end + kept, line.start);
+		else if (line.start > ret.end && !line.is_stack) { /* the stack has its gap below */
+			struct extent free = {ret.end, line.start};
+			if (!take(free.start, free.end)) {
+				if (size_of(free) > kept)
+					take(free.start + kept, free.end);
+			} else if (size_of(free) > size_of(*largest)) {
+				*largest = free;
+			}
+		}
 		ret.end = line.end;
 	}
 	ptw_mappings_deinit(&all);
 	return ret;
 }
 
-static void plan_for_the_kernel(void)
+/* Where the lowest room is taken: the main thread's range is the highest. Of what was taken as a whole, what lies above
+ * `lowest` is divided. */
+static void divide_for_lowest_first(struct extent taken, uint64_t lowest, uint64_t size)
 {
-	struct extent used = take_between(LOWEST, TOP, 0);
-	uint64_t count = used.start > LOWEST ? (used.start - LOWEST) / PLACE : 0;
-	if (count < 2 || !take(LOWEST, used.start))
+	uint64_t start = taken.start > lowest ? taken.start : lowest;
+	uint64_t first = (start + size - 1) / size, end = taken.end / size;
+	if (end < first + 2)
 		return;
-	plan.from = LOWEST;
+	plan.from = first * size;
+	plan.size = size;
+	plan.count = end - first < PTW_PLACES ? (uint32_t)(end - first) : PTW_PLACES;
+	plan.down = true;
+}
+
+static void plan_for_the_compatible_layout(void)
+{
+	struct extent between = {0, 0}, used = take_between(COMPAT_LOWEST, COMPAT_TOP, 0, &between);
+	if (used.start == 0 || used.end > COMPAT_TOP || !take(used.end, COMPAT_TOP) ||
+	    (used.start > COMPAT_LOWEST && !take(COMPAT_LOWEST, used.start)))
+		return;
+	divide_for_lowest_first((struct extent){used.end, COMPAT_TOP}, 0, PLACE);
+}
+
+/* Where the highest room is taken: the main thread's range is the lowest. */
+static void plan_for_highest_first(uint64_t lowest, uint64_t top)
+{
+	struct extent between = {0, 0}, used = take_between(lowest, top, 0, &between);
+	uint64_t count = used.start > lowest ? (used.start - lowest) / PLACE : 0;
+	if (count < 2 || !take(lowest, used.start))
+		return;
+	plan.from = lowest;
 	plan.size = PLACE;
 	plan.count = count < PTW_PLACES ? (uint32_t)count : PTW_PLACES;
 }
 
+/* By where it puts what may lie anywhere. */
+static void plan_for_the_kernel(void)
+{
+	uint64_t place = (uint64_t)PTW_SYS(SYS_mmap, 0, PTW_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if ((long)place < 0)
+		return;
+	PTW_SYS(SYS_munmap, place, PTW_PAGE, 0, 0, 0, 0);
+	if (place >= LOWEST)
+		plan_for_highest_first(LOWEST, TOP);
+	else if (place >= COMPAT_LOWEST)
+		plan_for_the_compatible_layout();
+	else if (place >= SIXTH_LOWEST && place < SIXTH_TOP)
+		plan_for_highest_first(SIXTH_LOWEST, SIXTH_TOP);
+}
+
 static void plan_for_an_engine(void)
 {
-	struct extent used = take_between(ENGINE_LOWEST, ENGINE_TOP, ENGINE_BREAK);
-	if (used.start == 0 || used.end > ENGINE_PLACES ||
+	struct extent between = {0, 0}, used = take_between(ENGINE_LOWEST, ENGINE_TOP, ENGINE_BREAK, &between);
+	if (used.start == 0 || used.end > ENGINE_TOP ||
 	    (!take(used.end, ENGINE_TOP) && !take(used.end + ENGINE_BREAK, ENGINE_TOP)))
 		return;
-	plan.from = ENGINE_PLACES;
-	plan.size = ENGINE_PLACE;
-	plan.count = (ENGINE_TOP - ENGINE_PLACES) / ENGINE_PLACE;
-	plan.down = true;
+	struct extent above = {used.end + ENGINE_BREAK, ENGINE_TOP};
+	divide_for_lowest_first(size_of(between) > size_of(above) ? between : above, ENGINE_PLACES, ENGINE_PLACE);
 }
 
 void ptw_places_init(void)

@@ -4,6 +4,7 @@ data, and where there is no room for more that is told."""
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -119,6 +120,42 @@ def test_the_same_under_the_engine_which_chooses_addresses_itself(name: str, pri
     ran = ptweave("record", "-q", "-o", bundle, "--engine", "soft", "--threads", "process", *mode.options(), "--",
                   *arguments)
     assert (ran.status, ran.out) == (0, run(NATIVE, tmp_path, arguments).out), ran.err
+
+
+@pytest.fixture(scope="module")
+def far_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Linked to lie 60 GiB up, where the engine puts it, near the end of what it gives programs."""
+    library = tmp_path_factory.mktemp("far") / "libfar.so"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-Wl,-Ttext-segment=0xf00000000", "-o", library, "-x", "c", "-"],
+                   check=True, input=b"int far_away(void) { return 1; }")
+    return library
+
+
+@EACH_PROGRAM
+def test_the_same_under_the_engine_with_a_library_that_lies_far_up(name: str, private_libraries: list[Path],
+                                                                   far_library: Path, tmp_path: Path) -> None:
+    flags = ("-Wl,--no-as-needed", str(far_library), f"-Wl,-rpath,{far_library.parent}")
+    program = compile_program(tmp_path, name, flags=flags)
+    arguments = [program, *(private_libraries if name == "loaded_by_a_thread" else [])]
+    bundle = tmp_path / "run.ptw"
+    ran = ptweave("record", "-q", "-o", bundle, "--engine", "soft", "--threads", "process", "--", *arguments)
+    assert (ran.status, ran.out) == (0, run(NATIVE, tmp_path, arguments).out), ran.err
+
+
+@EACH_PROGRAM
+@EACH_MODE
+@pytest.mark.parametrize("layout", [("setarch", "-L"), ("prlimit", "--stack=unlimited:unlimited")],
+                         ids=["personality", "no limit of the stack"])
+def test_the_same_where_the_kernel_looks_for_room_elsewhere(name: str, private_libraries: list[Path], tmp_path: Path,
+                                                             mode: Mode, layout: tuple[str, str]) -> None:
+    arguments = arguments_of(name, tmp_path, private_libraries)
+    tool = shutil.which(layout[0])
+    assert tool
+    places = run(NATIVE, tmp_path, [tool, layout[1], "cat", "/proc/self/maps"]).out.decode()
+    libc = next(line for line in places.splitlines() if "libc.so" in line)
+    assert int(libc.partition("-")[0], 16) < 1 << 46  # it does: mostly they lie at the end
+    ran = run(mode, tmp_path, [tool, layout[1], *arguments])
+    assert (ran.status, ran.out, ran.err) == (0, run(NATIVE, tmp_path, arguments).out, "")
 
 
 def test_libraries_with_long_paths_are_there_in_all_threads(built: tuple[Path, Path], tmp_path: Path) -> None:
