@@ -79,7 +79,6 @@ enum {
 	MEMO_SLOTS = 1 << MEMO_BITS,
 	MEMO_ENTRIES = MEMO_SLOTS / 4 * 3,
 	MEMO_AHEAD = 4,
-	MEMO_LINE = 64 / sizeof(uint64_t), /* slots in a line of the processor's cache */
 };
 
 void memo_deinit(struct memo *memo);
@@ -110,35 +109,15 @@ static inline bool memo_is(const struct memo_entry *entry, struct memo_key key)
 	return entry->key.path == key.path && entry->key.node == key.node && entry->key.manner == key.manner;
 }
 
-/* Free, or the key's. */
-static inline bool memo_ends_search(const struct memo *memo, uint64_t slot, struct memo_key key, uint64_t h)
-{
-	return !slot || (!((slot ^ h) >> 32) && memo_is(&memo->entries[(uint32_t)slot - 1], key));
-}
-
-/* The line in which entries that begin in a node are looked for first: most of the time goes into waiting for it, and
- * what follows begins in the same node, or in one of a few. */
-static inline uint64_t *memo_line(const struct memo *memo, uint32_t node)
-{
-	const uint64_t h = (node + 1ull) * 0x9e3779b97f4a7c15u;
-
-	return &memo->slots[h >> 32 & (MEMO_SLOTS - MEMO_LINE)];
-}
-
 /* The slot that holds the key, or the free one where it would go. */
 static inline uint64_t *memo_slot(const struct memo *memo, struct memo_key key, uint64_t h)
 {
-	uint64_t *line = memo_line(memo, key.node);
+	for (size_t i = h & (MEMO_SLOTS - 1);; i = (i + 1) & (MEMO_SLOTS - 1)) {
+		uint64_t *slot = &memo->slots[i];
 
-	for (size_t i = 0; i < MEMO_LINE; i++) {
-		uint64_t *slot = &line[(h + i) % MEMO_LINE];
-
-		if (memo_ends_search(memo, *slot, key, h))
+		if (!*slot || (!((*slot ^ h) >> 32) && memo_is(&memo->entries[(uint32_t)*slot - 1], key)))
 			return slot;
 	}
-	for (size_t i = h & (MEMO_SLOTS - 1);; i = (i + 1) & (MEMO_SLOTS - 1))
-		if (memo_ends_search(memo, memo->slots[i], key, h))
-			return &memo->slots[i];
 }
 
 /* What a path did, or NULL. */
@@ -151,7 +130,8 @@ static inline struct memo_entry *memo_find(const struct memo *memo, struct memo_
 	number = memo->likely[key.path];
 	if (!number) /* none of this path is remembered */
 		return NULL;
-	number = (uint32_t)*memo_slot(memo, key, memo_hash(key));
+	if (!memo_is(&memo->entries[number - 1], key))
+		number = (uint32_t)*memo_slot(memo, key, memo_hash(key));
 	if (!number)
 		return NULL;
 	memo->likely[key.path] = number;

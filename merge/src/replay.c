@@ -156,7 +156,6 @@ static int64_t repeat(struct ptm_walk *walk, struct memo_entry *entry, const int
 
 		if (end > event)
 			break;
-		__builtin_prefetch(memo_line(memo, entry->node));
 		count(walk, entry);
 		memo_look_ahead(memo, entry, &lately[done % MEMO_AHEAD]);
 		if (end > stretch) {
