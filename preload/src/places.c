@@ -63,30 +63,34 @@ struct extent {
 
 static uint64_t size_of(struct extent extent) { return extent.end > extent.start ? extent.end - extent.start : 0; }
 
-/* Take what is free between mappings that begin in [from, to), but for `kept` bytes where it cannot be had as a whole.
- * Returns from the first one's beginning to the last one's end; in `largest` the largest that was taken as a whole. */
-static struct extent take_between(uint64_t from, uint64_t to, uint64_t kept, struct extent *largest)
+struct taken {
+	struct extent used;    /* from the first mapping's beginning to the last one's end */
+	struct extent largest; /* between two, and taken as a whole */
+};
+
+/* Take what is free between mappings that begin in [from, to), but for `kept` bytes where it cannot be had as a whole. */
+static struct taken take_between(uint64_t from, uint64_t to, uint64_t kept)
 {
 	struct ptw_mappings all;
 	struct ptw_mapping_line line;
-	struct extent ret = {0, 0};
+	struct taken ret = {{0, 0}, {0, 0}};
 	if (!ptw_mappings_init(&all, 0))
 		return ret;
 	while (ptw_mappings_next(&all, &line)) {
 		if (line.start < from || line.start >= to)
 			continue;
-		if (ret.start == 0)
-			ret.start = line.start;
-		else if (line.start > ret.end && !line.is_stack) { /* the stack has its gap below */
-			struct extent free = {ret.end, line.start};
+		if (ret.used.start == 0)
+			ret.used.start = line.start;
+		else if (line.start > ret.used.end && !line.is_stack) { /* the stack has its gap below */
+			struct extent free = {ret.used.end, line.start};
 			if (!take(free.start, free.end)) {
 				if (size_of(free) > kept)
 					take(free.start + kept, free.end);
-			} else if (size_of(free) > size_of(*largest)) {
-				*largest = free;
+			} else if (size_of(free) > size_of(ret.largest)) {
+				ret.largest = free;
 			}
 		}
-		ret.end = line.end;
+		ret.used.end = line.end;
 	}
 	ptw_mappings_deinit(&all);
 	return ret;
@@ -108,7 +112,7 @@ static void divide_for_lowest_first(struct extent taken, uint64_t lowest, uint64
 
 static void plan_for_the_compatible_layout(void)
 {
-	struct extent between = {0, 0}, used = take_between(COMPAT_LOWEST, COMPAT_TOP, 0, &between);
+	struct extent used = take_between(COMPAT_LOWEST, COMPAT_TOP, 0).used;
 	if (used.start == 0 || used.end > COMPAT_TOP || !take(used.end, COMPAT_TOP) ||
 	    (used.start > COMPAT_LOWEST && !take(COMPAT_LOWEST, used.start)))
 		return;
@@ -118,7 +122,7 @@ static void plan_for_the_compatible_layout(void)
 /* Where the highest room is taken: the main thread's range is the lowest. */
 static void plan_for_highest_first(uint64_t lowest, uint64_t top)
 {
-	struct extent between = {0, 0}, used = take_between(lowest, top, 0, &between);
+	struct extent used = take_between(lowest, top, 0).used;
 	uint64_t count = used.start > lowest ? (used.start - lowest) / PLACE : 0;
 	if (count < 2 || !take(lowest, used.start))
 		return;
@@ -144,12 +148,13 @@ static void plan_for_the_kernel(void)
 
 static void plan_for_an_engine(void)
 {
-	struct extent between = {0, 0}, used = take_between(ENGINE_LOWEST, ENGINE_TOP, ENGINE_BREAK, &between);
-	if (used.start == 0 || used.end > ENGINE_TOP ||
-	    (!take(used.end, ENGINE_TOP) && !take(used.end + ENGINE_BREAK, ENGINE_TOP)))
+	struct taken taken = take_between(ENGINE_LOWEST, ENGINE_TOP, ENGINE_BREAK);
+	uint64_t end = taken.used.end;
+	if (end == 0 || end > ENGINE_TOP || (!take(end, ENGINE_TOP) && !take(end + ENGINE_BREAK, ENGINE_TOP)))
 		return;
-	struct extent above = {used.end + ENGINE_BREAK, ENGINE_TOP};
-	divide_for_lowest_first(size_of(between) > size_of(above) ? between : above, ENGINE_PLACES, ENGINE_PLACE);
+	struct extent above = {end + ENGINE_BREAK, ENGINE_TOP};
+	divide_for_lowest_first(size_of(taken.largest) > size_of(above) ? taken.largest : above, ENGINE_PLACES,
+				ENGINE_PLACE);
 }
 
 void ptw_places_init(void)

@@ -5,8 +5,8 @@
  * one address, and a pointer would mean one thing here and another there. So each process has a range of addresses of
  * its own that the kernel chooses from: all others are taken by a mapping that cannot be accessed.
  *
- * Under a software engine, which chooses for the kernel, it is the same, and in the kernel's other layout. Where there is
- * no room for such ranges nothing is done.
+ * Under a software engine, which chooses for the kernel, it is the same, and in the kernel's other layouts. Where there
+ * is no room for such ranges nothing is done.
  */
 #ifndef PTW_PLACES_H
 #define PTW_PLACES_H

@@ -102,8 +102,8 @@ def decode_flow(bundle: Bundle, progress: Progress | None = None, *, jobs: int =
     """
     report = Report(chosen(decoder), jobs)
     with _folder(bundle) as folder:
-        decode = _Decode(bundle, folder, report, progress or (lambda done, total: None), files, part_rows, cluster)
-        decode.kept = [] if keep else None
+        decode = _Decode(bundle, folder, report, progress or (lambda done, total: None), files, part_rows, cluster,
+                         keep=keep)
         beside = decode.run(size, streams=streams)
     if beside:
         report.seconds |= beside()
@@ -114,7 +114,7 @@ class _Decode:
     """One decode of one bundle. `folder` holds what is not finished."""
 
     def __init__(self, bundle: Bundle, folder: Path, report: Report, progress: Progress, files: DebugFiles | None,
-                 part_rows: int, cluster: Any) -> None:
+                 part_rows: int, cluster: Any, *, keep: bool) -> None:
         self.bundle = bundle
         self.cluster = cluster
         self.folder = folder
@@ -127,7 +127,7 @@ class _Decode:
         self.threads = plan(bundle, sideband)
         self.cpu = processor(bundle.manifest)
         self.switched = switched(sideband, self.cpu)
-        self.kept: list[pa.Table] | None = None
+        self.kept: list[pa.Table] | None = [] if keep else None
         self.assembler = Assembler(interleaved=any(thread.of_cpu for thread in self.threads), part_rows=part_rows)
 
     def run(self, size: int | None, *, streams: bool) -> Callable[[], dict[str, float]] | None:

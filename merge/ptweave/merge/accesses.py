@@ -37,7 +37,7 @@ from ptweave.merge.place import Places
 from ptweave.merge.program import IMAGE_SHIFT, Program
 from ptweave.merge.recorded_stacks import RecordedStacks
 from ptweave.merge.scratch import Scratch
-from ptweave.merge.tables import BATCH_ROWS, I64, U64, Bools, corrupt, numbers, open_parquet, read_table
+from ptweave.merge.tables import BATCH_ROWS, I64, U64, Bools, corrupt, numbers, open_parquet, optional, read_table
 from ptweave.merge.variables import Variables
 
 FILE = "accesses.parquet"
@@ -153,7 +153,7 @@ class Accesses:
         """What is known of the places of records: columns stack, seq, placed, ip, function, file, line."""
         seq, placed = self.places.columns(index)
         stack = self._stack[index]
-        return {"stack": pa.array(stack, mask=stack < 0), "seq": seq, "placed": placed.cast(pa.string()),
+        return {"stack": optional(stack, stack < 0), "seq": seq, "placed": placed.cast(pa.string()),
                 **lines.columns(numbers(table, "thread"), numbers(table, "t"), table.column("ip").combine_chunks())}
 
     def _rows(self, table: pa.Table, lines: Lines, variables: Variables, allocations: Allocations) -> pa.Table:
@@ -164,10 +164,10 @@ class Accesses:
         allocation = allocations.of(page, times)
         columns = {
             "window": pa.array(behind.astype(np.int32)), "region": regions(page),
-            "address": pa.array(address, mask=behind != 0),
+            "address": optional(address, behind != 0),
             "variable": variables.of(numbers(table, "thread").astype(np.int64), times,
                                      np.where(behind == 0, address, np.uint64(0))),
-            "allocation": pa.array(allocation, mask=allocation < 0),
+            "allocation": optional(allocation, allocation < 0),
             **self._columns(table, index, lines)}
         return _with(table.drop_columns(["address", "record", "ip"]), columns)
 

@@ -18,7 +18,18 @@ from ptweave.data.errors import BadInput, MachineLacks
 from ptweave.data.schemas import BLOCKS, PATHS, BlockClass
 from ptweave.data.written import Written
 from ptweave.merge._merge import ffi, lib
-from ptweave.merge.tables import I32, I64, U64, encoded_column, numbers, read_table, row_groups, table_files, within
+from ptweave.merge.tables import (
+    I32,
+    I64,
+    U64,
+    encoded_column,
+    numbers,
+    optional,
+    read_table,
+    row_groups,
+    table_files,
+    within,
+)
 
 IMAGE_SHIFT = 44
 """A place in an image is packed as (image + 1) << IMAGE_SHIFT | offset; 0 is nowhere."""
@@ -199,7 +210,7 @@ class Program:
     def images_of(self, functions: npt.NDArray[Any]) -> pa.Array:
         """Images of functions by number; null for unknown ones."""
         images = self._images[functions]
-        return pa.array(images, mask=images < 0)
+        return optional(images, images < 0)
 
     def encoded_names(self, functions: npt.NDArray[Any]) -> pa.DictionaryArray:
         """The same as a dictionary, which is one object for all calls, and has each name once."""

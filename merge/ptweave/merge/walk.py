@@ -20,7 +20,7 @@ from ptweave.merge.events import Events
 from ptweave.merge.kept_flow import Following
 from ptweave.merge.moments import Moments, Window, behind
 from ptweave.merge.program import Program, check
-from ptweave.merge.tables import BATCH_ROWS, I32, I64
+from ptweave.merge.tables import BATCH_ROWS, I32, I64, optional
 
 MAX_STACKS = 3_000_000
 """Distinct call stacks kept of a run; what is called in others is counted below [folded], see tree.h. A script that
@@ -412,7 +412,7 @@ class Walker:
             writer.write(pa.table({
                 "stack": part,
                 "functions": pa.ListArray.from_arrays(lists, self._program.encoded_names(nodes["function"][frames])),
-                "blocks": pa.ListArray.from_arrays(lists, _optional(nodes["block"][frames]))}))
+                "blocks": pa.ListArray.from_arrays(lists, _or_null(nodes["block"][frames]))}))
 
     def write_stacks(self, writer: TableWriter) -> None:
         """The table `stacks`, whose functions are encoded."""
@@ -420,9 +420,9 @@ class Walker:
         for first in range(0, len(nodes), BATCH_ROWS):
             part = nodes[first:first + BATCH_ROWS]
             writer.write(pa.table({
-                "stack": np.arange(first, first + len(part), dtype=np.int32), "parent": _optional(part["parent"]),
+                "stack": np.arange(first, first + len(part), dtype=np.int32), "parent": _or_null(part["parent"]),
                 "depth": part["depth"].astype(np.int32), "function": self._program.encoded_names(part["function"]),
-                "image": self._program.images_of(part["function"]), "block": _optional(part["block"])}))
+                "image": self._program.images_of(part["function"]), "block": _or_null(part["block"])}))
 
     def calls(self, thread: int, rows: npt.NDArray[np.void]) -> pa.Table:
         """Rows of the table `calls`, in the order the calls ended."""
@@ -443,5 +443,5 @@ def _copy(pointer: Any, count: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     return found
 
 
-def _optional(values: npt.NDArray[Any]) -> pa.Array:
-    return pa.array(values.astype(np.int32), mask=values == NO_BLOCK)
+def _or_null(values: npt.NDArray[Any]) -> pa.Array:
+    return optional(values.astype(np.int32), values == NO_BLOCK)
