@@ -37,7 +37,23 @@ int ptw_install(int signal, uint64_t handler, uint64_t flags, uint64_t mask)
 	return (int)PTW_SYS(SYS_rt_sigaction, signal, &action, 0, sizeof action.mask, 0, 0);
 }
 
-/* glibc decides whether this thread is at a cancellation point; if so, it does not come back. */
+/*
+ * glibc decides whether this thread is at a cancellation point; if so, it does not come back. In a call that can be
+ * cancelled its type is asynchronous, and a thread that cancels itself then has only half of what another's cancelling
+ * notes down: the first cancellation point in a cleanup handler would wait for the rest for ever. So it is cancelled
+ * while its type is deferred, and ends when it is put back: from within the handler of a signal, which it still is to
+ * get while it ends.
+ */
+static void cancel_here(void)
+{
+	const uint64_t ours = 1ull << (PTW_CONTROL_SIGNAL - 1);
+	int type;
+	PTW_SYS(SYS_rt_sigprocmask, SIG_UNBLOCK, &ours, 0, sizeof ours, 0, 0);
+	pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &type);
+	GLIBC(pthread_cancel)(pthread_self());
+	pthread_setcanceltype(type, NULL);
+}
+
 void ptw_control_serve(void)
 {
 	if (ptw_servant_is_one()) { /* no thread of the program, and asked for nothing else */
@@ -63,7 +79,7 @@ void ptw_control_serve(void)
 		ptw_pending_return();
 	if (requests & PTW_REQUEST_CANCEL) {
 		ptw_slot()->napping = 0; /* it may not come back to where it began */
-		GLIBC(pthread_cancel)(pthread_self());
+		cancel_here();
 	}
 }
 
@@ -98,6 +114,7 @@ int ptw_control_cancel(pthread_t thread)
 		return ESRCH;
 	if (index == (int)ptw_slot_index)
 		return GLIBC(pthread_cancel)(thread);
+	__atomic_store_n(&ptw_shared->slot[index].cancelled, 1, __ATOMIC_RELEASE);
 	ptw_control_request(&ptw_shared->slot[index], PTW_REQUEST_CANCEL);
 	return 0;
 }

@@ -35,14 +35,6 @@ void ptw_mask_publish(uint64_t mask)
 
 /* --- who sent it --- */
 
-static bool of_program(uint32_t pid)
-{
-	for (uint32_t i = 0; i < __atomic_load_n(&ptw_shared->slots_high, __ATOMIC_ACQUIRE); i++)
-		if (ptw_shared->slot[i].pid == pid)
-			return true;
-	return false;
-}
-
 /* The terminal and kill(-group) signal each process of a group. */
 static bool for_the_group(const siginfo_t *info)
 {
@@ -62,7 +54,7 @@ bool ptw_signal_arrived(siginfo_t *info)
 	else if (for_the_group(info))
 		return false;
 	bool has_sender = info->si_code == SI_USER || info->si_code == SI_TKILL || info->si_code == SI_QUEUE;
-	if (has_sender && info->si_pid != (pid_t)ptw_shared->main_pid && of_program((uint32_t)info->si_pid))
+	if (has_sender && info->si_pid != (pid_t)ptw_shared->main_pid && ptw_slot_had_pid(info->si_pid))
 		info->si_pid = (pid_t)ptw_shared->main_pid;
 	return true;
 }

@@ -96,16 +96,20 @@ PTW_EXPORT int pthread_getname_np(pthread_t thread, char *ret, size_t size)
 	return 0;
 }
 
-/* The main thread's stack is not the one glibc knows, and others were given theirs by us: glibc knows of no guard. */
+/* The main thread's stack is not the one glibc knows, and others were given theirs by us: glibc knows of no guard. It made
+ * all of them joinable. */
 PTW_EXPORT int pthread_getattr_np(pthread_t thread, pthread_attr_t *attributes)
 {
 	ptw_untracked_malloc++; /* it has the kernel write to what it allocates */
 	int error = GLIBC(pthread_getattr_np)(thread, attributes);
 	ptw_untracked_malloc--;
 	int index = error == 0 && ptw_process_mode ? ptw_slot_of(thread) : -1;
-	if (index >= 0 && thread == ptw_shared->slot[0].handle)
-		pthread_attr_setstack(attributes, (void *)ptw_shared->slot[0].stack, ptw_shared->slot[0].stack_size);
-	else if (index >= 0)
-		pthread_attr_setguardsize(attributes, ptw_shared->slot[index].guard);
+	if (index < 0)
+		return error;
+	const struct ptw_slot *slot = &ptw_shared->slot[index];
+	pthread_attr_setstack(attributes, (void *)(slot->given + slot->extra), slot->given_size - slot->extra);
+	pthread_attr_setdetachstate(attributes, slot->detached ? PTHREAD_CREATE_DETACHED : PTHREAD_CREATE_JOINABLE);
+	if (thread != ptw_shared->slot[0].handle)
+		pthread_attr_setguardsize(attributes, slot->guard);
 	return error;
 }

@@ -63,38 +63,38 @@ static void reclaim_detached(void)
 	}
 }
 
+/* Memory of the program: its bytes need not be whole pages, what is open to the thread is. */
+static void place_given_stack(struct ptw_slot *slot, uint64_t low, uint64_t size)
+{
+	slot->given = low;
+	slot->given_size = size;
+	slot->stack = low & ~(PTW_PAGE - 1);
+	slot->stack_size = ((low + size + PTW_PAGE - 1) & ~(PTW_PAGE - 1)) - slot->stack;
+}
+
 static int place_stack(struct ptw_slot *slot, uint32_t index, const pthread_attr_t *attributes)
 {
 	void *low = NULL;
 	size_t size = 0;
-	pthread_attr_t defaults;
-	slot->guard = 0;
-	if (!attributes) {
-		pthread_attr_init(&defaults);
-		pthread_attr_getstacksize(&defaults, &size);
-		pthread_attr_getguardsize(&defaults, &slot->guard);
-		pthread_attr_destroy(&defaults);
-	} else if (pthread_attr_getstack(attributes, &low, &size) == 0 && low && (uint64_t)low + size != 0) {
-		slot->stack = (uint64_t)low;
-		slot->stack_size = size;
+	slot->guard = slot->extra = 0;
+	if (pthread_attr_getstack(attributes, &low, &size) == 0 && low && (uint64_t)low + size != 0) {
+		place_given_stack(slot, (uint64_t)low, size);
 		return 0;
-	} else {
-		pthread_attr_getstacksize(attributes, &size);
-		pthread_attr_getguardsize(attributes, &slot->guard);
 	}
-	size = (size + PTW_PAGE - 1) & ~(PTW_PAGE - 1);
+	pthread_attr_getstacksize(attributes, &size);
+	pthread_attr_getguardsize(attributes, &slot->guard);
+	slot->extra = PTW_EXTRA_STACK;
+	size = ((size + PTW_PAGE - 1) & ~(PTW_PAGE - 1)) + PTW_EXTRA_STACK;
 	uint64_t area = PTW_REGION + index * PTW_STACK_AREA;
 	if (size <= PTW_STACK_AREA - PTW_STACK_MARGIN) {
-		slot->stack = area + PTW_STACK_AREA - size;
-		slot->stack_size = size;
+		place_given_stack(slot, area + PTW_STACK_AREA - size, size);
 		return 0;
 	}
 	uint32_t count = (uint32_t)((size + PTW_UNIT - 1) / PTW_UNIT), first = ptw_units_take(count + 1, false);
 	if (first == UINT32_MAX)
 		return EAGAIN;
 	ptw_pages_limit(ptw_unit_address(first), PTW_UNIT, PROT_NONE); /* a guard */
-	slot->stack = ptw_unit_address(first + 1);
-	slot->stack_size = count * PTW_UNIT;
+	place_given_stack(slot, ptw_unit_address(first + 1), count * PTW_UNIT);
 	slot->stack_run = count + 1;
 	return 0;
 }
@@ -106,8 +106,6 @@ static void take_attributes(struct ptw_slot *slot, const pthread_attr_t *attribu
 	sigset_t mask;
 	cpu_set_t cpus;
 	slot->policy = -1;
-	if (!attributes)
-		return;
 	pthread_attr_getdetachstate(attributes, &detach);
 	slot->detached = detach == PTHREAD_CREATE_DETACHED;
 	pthread_attr_getinheritsched(attributes, &inherit);
@@ -129,19 +127,37 @@ static void take_attributes(struct ptw_slot *slot, const pthread_attr_t *attribu
 	}
 }
 
+static int check_policy(const struct ptw_slot *slot)
+{
+	struct sched_param parameter = {slot->priority}, before;
+	if (slot->policy < 0)
+		return 0;
+	if (slot->policy != SCHED_FIFO && slot->policy != SCHED_RR) { /* anybody may have these */
+		int least = sched_get_priority_min(slot->policy), most = sched_get_priority_max(slot->policy);
+		return least < 0 || slot->priority < least || slot->priority > most ? EINVAL : 0;
+	}
+	int policy = sched_getscheduler(0);
+	sched_getparam(0, &before);
+	long result = PTW_SYS(SYS_sched_setscheduler, 0, slot->policy, &parameter, 0, 0, 0);
+	PTW_SYS(SYS_sched_setscheduler, 0, policy, &before, 0, 0, 0);
+	return (int)-result;
+}
+
+static int check_affinity(const struct ptw_slot *slot)
+{
+	uint64_t before[sizeof slot->affinity / sizeof *slot->affinity];
+	if (!slot->pinned || PTW_SYS(SYS_sched_getaffinity, 0, sizeof before, before, 0, 0, 0) < 0)
+		return 0;
+	long result = PTW_SYS(SYS_sched_setaffinity, 0, sizeof slot->affinity, slot->affinity, 0, 0, 0);
+	PTW_SYS(SYS_sched_setaffinity, 0, sizeof before, before, 0, 0, 0);
+	return (int)-result;
+}
+
 /* What glibc asks of the kernel before it lets the thread run: may it have its scheduling? */
 static int check_schedule(const struct ptw_slot *slot)
 {
-	struct sched_param parameter = {slot->priority};
-	long result = 0;
-	if (slot->policy >= 0 && (slot->policy == SCHED_FIFO || slot->policy == SCHED_RR)) {
-		int policy = sched_getscheduler(0);
-		struct sched_param before;
-		sched_getparam(0, &before);
-		result = PTW_SYS(SYS_sched_setscheduler, 0, slot->policy, &parameter, 0, 0, 0);
-		PTW_SYS(SYS_sched_setscheduler, 0, policy, &before, 0, 0, 0);
-	}
-	return (int)-result;
+	int error = check_policy(slot);
+	return error ? error : check_affinity(slot);
 }
 
 /* The main process's own threads, which block all signals. With the first one the C library goes through its streams. */
@@ -175,13 +191,9 @@ static void apply_schedule(struct ptw_slot *slot)
 	__atomic_store_n(&slot->scheduled, PTW_SCHEDULE_DONE, __ATOMIC_RELEASE);
 }
 
-int ptw_life_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*routine)(void *), void *argument)
+static int create(pthread_t *thread, const pthread_attr_t *attributes, void *(*routine)(void *), void *argument)
 {
 	uint64_t mask = PTW_ALL_BUT_FAULTS, before;
-	ptw_pages_boundary();
-	int error = ptw_is_main() ? start_helpers() : 0;
-	if (error)
-		return error;
 	reclaim_detached();
 	int index = ptw_slot_claim();
 	if (index < 0)
@@ -193,7 +205,7 @@ int ptw_life_create(pthread_t *thread, const pthread_attr_t *attributes, void *(
 	slot->argument = argument;
 	slot->creator = ptw_slot_index;
 	take_attributes(slot, attributes);
-	error = check_schedule(slot);
+	int error = check_schedule(slot);
 	if (error == 0)
 		error = place_stack(slot, (uint32_t)index, attributes);
 	if (error == 0) {
@@ -212,6 +224,20 @@ int ptw_life_create(pthread_t *thread, const pthread_attr_t *attributes, void *(
 	if (error == 0)
 		ptw_warden_notice();
 	return error == ENOMEM ? EAGAIN : error;
+}
+
+int ptw_life_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*routine)(void *), void *argument)
+{
+	pthread_attr_t defaults;
+	ptw_pages_boundary();
+	int error = ptw_is_main() ? start_helpers() : 0;
+	if (error || attributes)
+		return error ? error : create(thread, attributes, routine, argument);
+	if (pthread_getattr_default_np(&defaults) != 0)
+		return EAGAIN;
+	error = create(thread, &defaults, routine, argument);
+	pthread_attr_destroy(&defaults);
+	return error;
 }
 
 /* --- the new thread --- */
@@ -248,7 +274,8 @@ void *ptw_thread_begin(struct ptw_slot *slot)
 	ptw_ids_follow();
 	ptw_thread_watch_end();
 	ptw_thread_greeted();
-	uint64_t mask = slot->mask & ~ptw_unblockable();
+	const uint64_t ours = 1ull << (PTW_CONTROL_SIGNAL - 1); /* blocked in who makes a thread while it serves */
+	uint64_t mask = slot->mask & ~(ptw_unblockable() | ours);
 	slot->blocked = mask;
 	__atomic_store_n(&slot->state, PTW_SLOT_RUNNING, __ATOMIC_SEQ_CST);
 	ptw_dispositions_apply(); /* what changed since we were cloned */
@@ -260,24 +287,28 @@ void *ptw_thread_begin(struct ptw_slot *slot)
 	return slot->result;
 }
 
-static void __attribute__((noreturn)) main_ended(struct ptw_slot *slot)
+static void __attribute__((noreturn)) main_ended(struct ptw_slot *slot, uint64_t mask)
 {
 	uint32_t alive;
 	__atomic_fetch_or(life_word(slot), FUTEX_OWNER_DIED, __ATOMIC_RELEASE);
 	ptw_shared_wake(life_word(slot), INT32_MAX);
 	while ((alive = __atomic_load_n(&ptw_shared->alive, __ATOMIC_ACQUIRE)) > 1)
 		ptw_shared_wait(&ptw_shared->alive, alive, NULL);
+	__atomic_store_n(&slot->state, PTW_SLOT_RUNNING, __ATOMIC_SEQ_CST); /* the last one calls exit: it has signals again */
+	__atomic_store_n(&slot->blocked, mask, __ATOMIC_SEQ_CST);
+	PTW_SYS(SYS_rt_sigprocmask, SIG_SETMASK, &mask, 0, sizeof mask, 0, 0);
 	exit(0);
 }
 
-/* What it has not taken yet is another's. */
-static void take_no_more_signals(struct ptw_slot *slot)
+/* What it has not taken yet is another's. Returns what it blocked before. */
+static uint64_t take_no_more_signals(struct ptw_slot *slot)
 {
-	const uint64_t all = PTW_ALL_BUT_FAULTS;
+	const uint64_t all = PTW_ALL_BUT_FAULTS, before = slot->blocked;
 	slot->waiting = 0;
 	__atomic_store_n(&slot->blocked, all, __ATOMIC_SEQ_CST);
 	PTW_SYS(SYS_rt_sigprocmask, SIG_SETMASK, &all, 0, sizeof all, 0, 0);
 	ptw_pending_return();
+	return before;
 }
 
 void ptw_thread_ended(void)
@@ -286,12 +317,12 @@ void ptw_thread_ended(void)
 		return;
 	struct ptw_slot *slot = ptw_slot();
 	ptw_pages_end();
-	take_no_more_signals(slot);
+	uint64_t mask = take_no_more_signals(slot);
 	if (!ptw_is_main())
 		ptw_places_end();
 	__atomic_store_n(&slot->state, PTW_SLOT_ENDED, __ATOMIC_RELEASE);
 	if (ptw_is_main())
-		main_ended(slot);
+		main_ended(slot, mask);
 	ptw_usage_end();
 	__atomic_fetch_sub(&ptw_shared->alive, 1, __ATOMIC_ACQ_REL);
 	ptw_shared_wake(&ptw_shared->alive, 1);
@@ -367,9 +398,10 @@ static int check_join(const struct ptw_slot *slot, int index)
 		return ESRCH;
 	if (__atomic_load_n(&slot->detached, __ATOMIC_ACQUIRE))
 		return EINVAL;
-	if (index == (int)ptw_slot_index || slot->joining == ptw_slot_index + 1)
-		return EDEADLK;
-	return 0;
+	if (index != (int)ptw_slot_index && (slot->joining != ptw_slot_index + 1 || slot->cancelled))
+		return 0;
+	pthread_testcancel(); /* who is cancelled does not wait for ever either */
+	return EDEADLK;
 }
 
 static int join(pthread_t thread, void **ret, bool wait, clockid_t clock, const struct timespec *until)

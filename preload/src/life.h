@@ -10,6 +10,10 @@
 
 #include <threads.h>
 
+/* Bytes that a thread needs more of its stack than natively, with room to spare: thread-local storage, and what logs,
+ * unwinds and binds lazily on it. */
+enum { PTW_EXTRA_STACK = 32768 };
+
 PTW_HIDDEN int ptw_life_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*routine)(void *),
 			       void *argument);
 PTW_HIDDEN int ptw_life_join(pthread_t thread, void **ret);

@@ -20,20 +20,10 @@ static int as_errno(long result)
 	return 0;
 }
 
-static struct ptw_slot *slot_of(pid_t pid)
-{
-	for (uint32_t i = 0; i < __atomic_load_n(&ptw_shared->slots_high, __ATOMIC_ACQUIRE); i++) {
-		struct ptw_slot *slot = &ptw_shared->slot[i];
-		if (slot->pid == (uint32_t)pid && slot->state != PTW_SLOT_FREE && !ptw_slot_gone(slot))
-			return slot;
-	}
-	return NULL;
-}
-
 /* Whichever of its threads is named. */
 static bool is_this_program(pid_t pid)
 {
-	return pid > 0 && ptw_process_mode && (pid == (pid_t)ptw_shared->main_pid || slot_of(pid));
+	return pid > 0 && ptw_process_mode && (pid == (pid_t)ptw_shared->main_pid || ptw_slot_of_pid(pid));
 }
 
 /* A signal for this program, with what its receiver is told. */
@@ -103,6 +93,6 @@ PTW_EXPORT int pthread_sigqueue(pthread_t thread, int signal, const union sigval
 PTW_EXPORT int tgkill(pid_t group, pid_t thread, int signal)
 {
 	PTW_VIEW_CALL;
-	const struct ptw_slot *slot = ptw_process_mode && group == (pid_t)ptw_shared->main_pid ? slot_of(thread) : NULL;
+	const struct ptw_slot *slot = ptw_process_mode && group == (pid_t)ptw_shared->main_pid ? ptw_slot_of_pid(thread) : NULL;
 	return as_errno(PTW_SYS(SYS_tgkill, slot ? (pid_t)slot->pid : group, thread, signal, 0, 0, 0));
 }

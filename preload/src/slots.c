@@ -79,6 +79,24 @@ int ptw_slot_of(pthread_t thread)
 	return -1;
 }
 
+struct ptw_slot *ptw_slot_of_pid(pid_t pid)
+{
+	for (uint32_t i = 0; i < __atomic_load_n(&ptw_shared->slots_high, __ATOMIC_ACQUIRE); i++) {
+		struct ptw_slot *slot = &ptw_shared->slot[i];
+		if (slot->pid == (uint32_t)pid && slot->state != PTW_SLOT_FREE && !ptw_slot_gone(slot))
+			return slot;
+	}
+	return NULL;
+}
+
+bool ptw_slot_had_pid(pid_t pid)
+{
+	for (uint32_t i = 0; i < __atomic_load_n(&ptw_shared->slots_high, __ATOMIC_ACQUIRE); i++)
+		if (ptw_shared->slot[i].pid == (uint32_t)pid)
+			return true;
+	return false;
+}
+
 void ptw_slot_live(struct ptw_slot *slot)
 {
 	slot->pid = (uint32_t)ptw_gettid();

@@ -47,8 +47,11 @@ struct ptw_slot {
 	void *result;
 	void *(*routine)(void *);
 	void *argument;
-	uint64_t stack; /* low end; size in bytes */
+	uint64_t stack; /* low end; size in bytes: whole pages */
 	uint64_t stack_size;
+	uint64_t given; /* what of it the C library is given: of memory of the program, less than whole pages */
+	uint64_t given_size;
+	uint64_t extra; /* bytes at its low end that are for what we do on it: nobody was promised them */
 	uint64_t guard; /* bytes below the stack, as its attribute asks for; 0 for memory of the program */
 	uint64_t stack_run; /* heap run that holds the stack, 0: the slot's area or the program's memory */
 	uint64_t open_from; /* thread-local storage: always open to everybody, from here */
@@ -63,6 +66,7 @@ struct ptw_slot {
 	uint32_t fork_done; /* futex: its fork child has its own memory */
 	int64_t fork_result;
 	uint32_t joining; /* slot + 1 it waits for */
+	uint32_t cancelled; /* by another thread */
 	uint32_t pinned;  /* `affinity` is to be set */
 	uint64_t affinity[16];
 	uint32_t mail_lock;
@@ -135,6 +139,13 @@ PTW_HIDDEN void ptw_slot_free(uint32_t index);
 
 /* The slot of a thread that can still be named; -1 none. */
 PTW_HIDDEN int ptw_slot_of(pthread_t thread);
+
+/* The slot of a thread whose process has this number and is not gone; NULL none. Signal-safe. */
+PTW_HIDDEN struct ptw_slot *ptw_slot_of_pid(pid_t pid);
+
+/* Whether a thread's process has this number, or had it, as long as no other thread has its slot: what it sent is read
+ * later. Signal-safe. */
+PTW_HIDDEN bool ptw_slot_had_pid(pid_t pid);
 
 /* The calling thread's life begins: its robust list must be registered. */
 PTW_HIDDEN void ptw_slot_live(struct ptw_slot *slot);

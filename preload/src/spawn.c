@@ -179,7 +179,7 @@ int ptw_spawn(struct ptw_slot *slot)
 	if (prepare_locale)
 		prepare_locale();
 	pthread_attr_init(&attributes);
-	int error = pthread_attr_setstack(&attributes, (void *)slot->stack, slot->stack_size);
+	int error = pthread_attr_setstack(&attributes, (void *)slot->given, slot->given_size);
 	ptw_pages_lend(slot);
 	ptw_lock(&ptw_shared->create_lock);
 	if (error == 0)

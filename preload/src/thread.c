@@ -205,6 +205,24 @@ void ptw_thread_finished(const struct ptw_frame *caller)
 
 /* --- create ------------------------------------------------------------------------------------------------------ */
 
+/*
+ * What we keep in each thread, and do on its stack, comes on top of what the program asks for: there are threads on the
+ * smallest stacks there are. The copy is glibc's own, whose other members it shares; it is not destroyed.
+ */
+static const pthread_attr_t *with_room(const pthread_attr_t *asked, pthread_attr_t *ret)
+{
+	void *low = NULL;
+	size_t size = 0;
+	if (!asked || ptw_process_mode) /* which finds room by itself */
+		return asked;
+	if (pthread_attr_getstack(asked, &low, &size) == 0 && low && (uint64_t)low + size != 0)
+		return asked; /* memory of the program */
+	*ret = *asked;
+	if (pthread_attr_getstacksize(asked, &size) != 0 || pthread_attr_setstacksize(ret, size + PTW_EXTRA_STACK) != 0)
+		return asked;
+	return ret;
+}
+
 static struct ptw_start *prepare(pthread_t *where, void *argument)
 {
 	struct ptw_start *start = claim();
@@ -245,7 +263,9 @@ PTW_EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attribute
 	struct ptw_frame caller = PTW_CALLER;
 	if (!ptw_process_mode)
 		ptw_fit_surprise((const void *)caller.pc);
+	pthread_attr_t roomy;
 	struct ptw_start *start = ptw_tracing() ? prepare(thread, argument) : NULL;
+	attributes = with_room(attributes, &roomy);
 	if (!start)
 		return REAL(pthread_create)(thread, attributes, routine, argument);
 	uint64_t enter = ptw_tsc();

@@ -86,6 +86,8 @@ static const char *begin(void)
 		slot->state = PTW_SLOT_RUNNING;
 		slot->stack = PTW_REGION + PTW_STACK_MARGIN;
 		slot->stack_size = PTW_STACK_AREA - PTW_STACK_MARGIN;
+		slot->given = slot->stack;
+		slot->given_size = slot->stack_size;
 		slot->open_from = slot->open_to = slot->stack + slot->stack_size;
 		ptw_slot_prepare(slot);
 		ptw_slot_live(slot);

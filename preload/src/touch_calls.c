@@ -2,6 +2,7 @@
 /* The functions of touch_table.h, each opening what it hands to the kernel, and those that are not of one shape. */
 #define _GNU_SOURCE
 #undef _FORTIFY_SOURCE
+#include "credentials.h"
 #include "heap.h"
 #include "nap.h"
 #include "next.h"
@@ -95,6 +96,7 @@ static struct {
 #define STREAM TOUCH
 #define NAP TOUCH
 #define MASKED_NAP TOUCH
+#define AFTER TOUCH
 #include "touch_table.h"
 #include "touch_table_rare.h"
 #undef TOUCH
@@ -165,6 +167,7 @@ __attribute__((constructor)) static void resolve(void)
 
 #undef NAP
 #undef MASKED_NAP
+#undef AFTER
 #define NAP(result, name, parameters, arguments, rest, signals, touches) \
 	PTW_EXPORT result name parameters                            \
 	{                                                            \
@@ -213,6 +216,21 @@ __attribute__((constructor)) static void resolve(void)
 			touches                             \
 		}                                           \
 		return NEXT(name) arguments;                \
+	}
+#define AFTER(result, name, parameters, arguments, then, touches) \
+	PTW_EXPORT result name parameters                         \
+	{                                                         \
+		PTW_VIEW_CALL;                                    \
+		if (ptw_tracking) {                               \
+			struct ptw_frame caller = PTW_CALLER;     \
+			(void)caller;                             \
+			touches                                   \
+		}                                                 \
+		result value = NEXT(name) arguments;              \
+		if (ptw_process_mode) {                           \
+			then;                                     \
+		}                                                 \
+		return value;                                     \
 	}
 #undef STREAM
 #define STREAM(result, name, parameters, arguments, touches) \

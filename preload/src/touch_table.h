@@ -5,7 +5,8 @@
  *
  * NAP is a call that any signal ends (nap.h), MASKED_NAP one that blocks another set of signals meanwhile, its parameter
  * `mask`. Their fifth parameter: the signals they wait for besides (signal_files.h). STREAM makes a stream: the C library
- * locks those by itself, and hands them to whoever asks.
+ * locks those by itself, and hands them to whoever asks. After AFTER, its fifth parameter is done, which may change what it
+ * returned, `value`.
  *
  * IN and OUT are read and written by the kernel; STRING ends with a NUL; PATH is one that may be in /proc. An array
  * parameter's own size is never taken.
@@ -103,15 +104,15 @@ TOUCH(ssize_t, recv, (int fd, void *buffer, size_t size, int flags), (fd, buffer
 TOUCH(ssize_t, __recv_chk, (int fd, void *buffer, size_t size, size_t has, int flags), (fd, buffer, size, has, flags), OUT(buffer, size))
 TOUCH(ssize_t, sendto, (int fd, const void *buffer, size_t size, int flags, const struct sockaddr *to, socklen_t length), (fd, buffer, size, flags, to, length), IN(buffer, size) IN(to, length))
 TOUCH(ssize_t, recvfrom, (int fd, void *buffer, size_t size, int flags, struct sockaddr *from, socklen_t *length), (fd, buffer, size, flags, from, length), OUT(buffer, size) OUT(length, sizeof *length) OUT(from, from && length ? *length : 0))
-TOUCH(ssize_t, sendmsg, (int fd, const struct msghdr *message, int flags), (fd, message, flags), MESSAGE_IN(message))
-TOUCH(ssize_t, recvmsg, (int fd, struct msghdr *message, int flags), (fd, message, flags), MESSAGE_OUT(message))
+AFTER(ssize_t, sendmsg, (int fd, const struct msghdr *message, int flags), (fd, message, flags), value = ptw_credentials_sent(value, fd, message, flags), MESSAGE_IN(message))
+AFTER(ssize_t, recvmsg, (int fd, struct msghdr *message, int flags), (fd, message, flags), if (value >= 0) ptw_credentials_received(message), MESSAGE_OUT(message))
 TOUCH(int, bind, (int fd, const struct sockaddr *address, socklen_t length), (fd, address, length), IN(address, length))
 TOUCH(int, connect, (int fd, const struct sockaddr *address, socklen_t length), (fd, address, length), IN(address, length))
 TOUCH(int, accept, (int fd, struct sockaddr *from, socklen_t *length), (fd, from, length), OUT(length, sizeof *length) OUT(from, from && length ? *length : 0))
 TOUCH(int, accept4, (int fd, struct sockaddr *from, socklen_t *length, int flags), (fd, from, length, flags), OUT(length, sizeof *length) OUT(from, from && length ? *length : 0))
 TOUCH(int, getsockname, (int fd, struct sockaddr *ret, socklen_t *length), (fd, ret, length), OUT(length, sizeof *length) OUT(ret, ret && length ? *length : 0))
 TOUCH(int, getpeername, (int fd, struct sockaddr *ret, socklen_t *length), (fd, ret, length), OUT(length, sizeof *length) OUT(ret, ret && length ? *length : 0))
-TOUCH(int, getsockopt, (int fd, int level, int name, void *ret, socklen_t *length), (fd, level, name, ret, length), OUT(length, sizeof *length) OUT(ret, ret && length ? *length : 0))
+AFTER(int, getsockopt, (int fd, int level, int name, void *ret, socklen_t *length), (fd, level, name, ret, length), if (value == 0) ptw_credentials_of_peer(level, name, ret, length), OUT(length, sizeof *length) OUT(ret, ret && length ? *length : 0))
 TOUCH(int, setsockopt, (int fd, int level, int name, const void *value, socklen_t length), (fd, level, name, value, length), IN(value, length))
 TOUCH(int, socketpair, (int domain, int type, int protocol, int ret[2]), (domain, type, protocol, ret), OUT(ret, 8))
 TOUCH(int, pipe, (int ret[2]), (ret), OUT(ret, 8))
