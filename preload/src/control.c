@@ -5,6 +5,7 @@
 
 #include "dispositions.h"
 #include "exec.h"
+#include "instructions.h"
 #include "nap.h"
 #include "pages.h"
 #include "pending.h"
@@ -15,6 +16,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <ucontext.h>
 
 __thread uint64_t ptw_control_runs __attribute__((tls_model("initial-exec")));
 
@@ -41,20 +43,20 @@ int ptw_install(int signal, uint64_t handler, uint64_t flags, uint64_t mask)
  * glibc decides whether this thread is at a cancellation point; if so, it does not come back. In a call that can be
  * cancelled its type is asynchronous, and a thread that cancels itself then has only half of what another's cancelling
  * notes down: the first cancellation point in a cleanup handler would wait for the rest for ever. So it is cancelled
- * while its type is deferred, and ends when it is put back: from within the handler of a signal, which it still is to
- * get while it ends.
+ * while its type is deferred, and ends when it is put back: from within our handler, so that it ends with the signals
+ * that were blocked `outside` (NULL: we are in none).
  */
-static void cancel_here(void)
+static void cancel_here(const uint64_t *outside)
 {
-	const uint64_t ours = 1ull << (PTW_CONTROL_SIGNAL - 1);
 	int type;
-	PTW_SYS(SYS_rt_sigprocmask, SIG_UNBLOCK, &ours, 0, sizeof ours, 0, 0);
+	if (outside)
+		PTW_SYS(SYS_rt_sigprocmask, SIG_SETMASK, outside, 0, sizeof *outside, 0, 0);
 	pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &type);
 	GLIBC(pthread_cancel)(pthread_self());
 	pthread_setcanceltype(type, NULL);
 }
 
-void ptw_control_serve(void)
+static void serve_requests(const uint64_t *outside)
 {
 	if (ptw_servant_is_one()) { /* no thread of the program, and asked for nothing else */
 		ptw_ids_serve();
@@ -79,20 +81,28 @@ void ptw_control_serve(void)
 		ptw_pending_return();
 	if (requests & PTW_REQUEST_CANCEL) {
 		ptw_slot()->napping = 0; /* it may not come back to where it began */
-		cancel_here();
+		cancel_here(outside);
 	}
 }
 
-static void serve(int signal)
+void ptw_control_serve(void) { serve_requests(NULL); }
+
+static void serve(int signal, siginfo_t *info, void *data)
 {
+	const ucontext_t *context = data;
 	int before = errno;
-	(void)signal;
+	(void)signal, (void)info;
 	ptw_control_runs++;
-	ptw_control_serve();
+	serve_requests((const uint64_t *)&context->uc_sigmask);
 	errno = before;
 }
 
-int ptw_control_init(void) { return ptw_install(PTW_CONTROL_SIGNAL, (uint64_t)serve, SA_RESTART, 0); }
+/* On the stack for faults: of the stack that the thread is on, what lies below may be closed. */
+int ptw_control_init(void)
+{
+	return ptw_install(PTW_CONTROL_SIGNAL, (uint64_t)serve, SA_SIGINFO | SA_RESTART | SA_ONSTACK,
+			   PTW_ALL_BUT_FAULTS & ~ptw_unblockable());
+}
 
 int ptw_control_request(struct ptw_slot *slot, uint32_t request)
 {

@@ -5,6 +5,7 @@
 
 #include "handlers.h"
 #include "instructions.h"
+#include "options.h"
 #include "pending.h"
 #include "probe_user.h"
 #include "real.h"
@@ -73,16 +74,28 @@ bool ptw_dispositions_ignored(int signal)
 
 /* --- the kernel's view --- */
 
+/*
+ * A handler begins on our stack, with everything blocked, and moves to the program's (handlers.c): below where a thread
+ * is, its stack may be closed, if it lies in tracked memory, as stacks of coroutines do.
+ */
+static struct ptw_action with_handler(uint64_t flags, uint64_t mask)
+{
+	if (ptw_options()->access != PTW_ACCESS_OFF)
+		flags |= SA_ONSTACK;
+	if (flags & SA_ONSTACK)
+		mask = PTW_ALL_BUT_FAULTS;
+	return (struct ptw_action){(uint64_t)ptw_on_signal, flags | SA_SIGINFO, 0, mask & ~ptw_unblockable()};
+}
+
 static struct ptw_action kernel_action(int signal, const struct ptw_action *wanted)
 {
 	const uint64_t kept = SA_NOCLDSTOP | SA_NOCLDWAIT | SA_RESTART | SA_NODEFER | SA_ONSTACK;
 	if (wanted->handler == IGNORED)
 		return (struct ptw_action){IGNORED, wanted->flags & kept, 0, 0};
 	if (has_handler(wanted))
-		return (struct ptw_action){(uint64_t)ptw_on_signal, (wanted->flags & kept) | SA_SIGINFO, 0,
-					   wanted->mask & ~ptw_unblockable()};
+		return with_handler(wanted->flags & kept, wanted->mask);
 	if (table->armed && fatal_by_default(signal))
-		return (struct ptw_action){(uint64_t)ptw_on_signal, SA_SIGINFO, 0, ~ptw_unblockable()};
+		return with_handler(0, ~0ull);
 	return (struct ptw_action){DEFAULT, wanted->flags & kept, 0, 0};
 }
 

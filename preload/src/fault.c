@@ -87,11 +87,16 @@ void ptw_fault_init(void)
 /* In two halves, so that one can be left as it is while the other is used. */
 static uint64_t stacks;
 
+static bool map_stack(uint64_t start, uint64_t size)
+{
+	return PTW_SYS(SYS_mmap, start, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1,
+		       0) == (long)start;
+}
+
 void ptw_fault_stack(void)
 {
 	if (!stacks) { /* later processes have inherited it, and may be on it */
-		if (PTW_SYS(SYS_mmap, PTW_OWN_STACK, 2 * STACK, PROT_READ | PROT_WRITE,
-			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) != (long)PTW_OWN_STACK)
+		if (!map_stack(PTW_OWN_STACK, 2 * STACK) || !map_stack(PTW_OWN_ASIDE, PTW_OWN_ASIDE_SIZE))
 			return;
 		stacks = PTW_OWN_STACK;
 	}

@@ -6,6 +6,7 @@
 #include "dispositions.h"
 #include "fault.h"
 #include "fork.h"
+#include "instructions.h"
 #include "pending.h"
 #include "probe_user.h"
 #include "real.h"
@@ -99,12 +100,8 @@ static void call_handler(const struct ptw_action *action, int signal, siginfo_t 
 	struct call call = {(void (*)(int, siginfo_t *, void *))action->handler, signal, info, context, {0}};
 	uint64_t interrupted = (uint64_t)context->uc_mcontext.gregs[REG_RSP];
 	bool asked = action->flags & SA_ONSTACK && alternate_set;
-	if (!ptw_fault_stack_has((uint64_t)__builtin_frame_address(0)))
-		call.handler(signal, info, context);
-	else if (asked && !on_alternate(interrupted))
+	if (asked && !on_alternate(interrupted) && ptw_fault_stack_has((uint64_t)__builtin_frame_address(0)))
 		call_on(&call, (uint64_t)alternate.ss_sp + alternate.ss_size);
-	else if ((asked || signal != SIGSEGV) && !ptw_fault_stack_has(interrupted))
-		call_on(&call, interrupted - RED_ZONE);
 	else /* a fault may be for want of stack */
 		call.handler(signal, info, context);
 }
@@ -146,12 +143,88 @@ void ptw_handler_run(const struct ptw_action *action, int signal, siginfo_t *inf
 	ptw_mask_publish(*outside);
 }
 
+/* --- moving to the program's stack --- */
+
+/* What a handler that moves is to do: read before another can begin. */
+static __thread struct ptw_action moving __attribute__((tls_model("initial-exec")));
+
+/* We came with everything blocked. */
+static void open_mask(const struct ptw_action *action, int signal, const ucontext_t *context)
+{
+	uint64_t mask = *(const uint64_t *)&context->uc_sigmask | action->mask;
+	mask |= action->flags & SA_NODEFER ? 0 : PTW_BIT(signal);
+	mask &= ~ptw_unblockable();
+	PTW_SYS(SYS_rt_sigprocmask, SIG_SETMASK, &mask, 0, sizeof mask, 0, 0);
+}
+
+static void run_open(const struct ptw_action *action, int signal, siginfo_t *info, ucontext_t *context)
+{
+	open_mask(action, signal, context);
+	ptw_handler_run(action, signal, info, context);
+}
+
+/* Returns to where the kernel would have us return. */
+static void arrived(int signal, siginfo_t *info, void *context)
+{
+	const struct ptw_action action = moving;
+	run_open(&action, signal, info, context);
+}
+
+static __attribute__((noreturn)) void go_on_at(uint64_t frame, int signal, siginfo_t *info, ucontext_t *context)
+{
+	__asm__ volatile("movq %[frame], %%rsp\n"
+			 "	jmp *%[there]\n"
+			 :
+			 : [frame] "r"(frame), [there] "a"(arrived), "D"(signal), "S"(info), "d"(context)
+			 : "memory");
+	__builtin_unreachable();
+}
+
+/*
+ * The kernel's frame, [frame, end) on our stack, as if it had been made on the program's below `stack`: sigreturn takes it
+ * from wherever it is. So ours is free again, however many handlers interrupt each other, and if they leave by longjmp.
+ */
+static __attribute__((noreturn)) void move(const struct ptw_action *action, int signal, siginfo_t *info, ucontext_t *context,
+					   uint64_t frame, uint64_t stack)
+{
+	struct ptw_frame caller = PTW_CALLER;
+	const uint64_t line = 64; /* the registers' part keeps its alignment */
+	uint64_t end = (uint64_t)context->uc_stack.ss_sp + context->uc_stack.ss_size, size = end - frame;
+	uint64_t to = ((stack - size) & ~(line - 1)) - line + frame % line, by = to - frame;
+	if (ptw_tracking)
+		ptw_touch((void *)(to - OPENED), stack - (to - OPENED), true, &caller);
+	memcpy((void *)to, (const void *)frame, size);
+	context = (ucontext_t *)((uint64_t)context + by);
+	if ((uint64_t)context->uc_mcontext.fpregs - frame < size)
+		context->uc_mcontext.fpregs = (fpregset_t)((uint64_t)context->uc_mcontext.fpregs + by);
+	moving = *action;
+	go_on_at(to, signal, (siginfo_t *)((uint64_t)info + by), context);
+}
+
+/* Where a handler's frame is to lie; 0 where it is. */
+static uint64_t stack_for(const struct ptw_action *action, const ucontext_t *context)
+{
+	uint64_t interrupted = (uint64_t)context->uc_mcontext.gregs[REG_RSP];
+	bool has_handler = action->handler != (uint64_t)SIG_DFL && action->handler != (uint64_t)SIG_IGN;
+	if (!has_handler || ptw_fault_stack_has(interrupted))
+		return 0;
+	if (action->flags & SA_ONSTACK && alternate_set && !on_alternate(interrupted))
+		return (uint64_t)alternate.ss_sp + alternate.ss_size;
+	return interrupted - RED_ZONE;
+}
+
 void ptw_on_signal(int signal, siginfo_t *info, void *context)
 {
 	if (ptw_probe_fault(signal, context) || !ptw_signal_arrived(info))
 		return;
 	struct ptw_action action = ptw_dispositions_take(signal);
-	ptw_handler_run(&action, signal, info, context);
+	uint64_t frame = (uint64_t)__builtin_frame_address(0) + 8, stack = stack_for(&action, context);
+	if (!ptw_fault_stack_has(frame))
+		ptw_handler_run(&action, signal, info, context);
+	else if (stack)
+		move(&action, signal, info, context, frame, stack);
+	else
+		run_open(&action, signal, info, context);
 }
 
 /* --- the program's alternate stack --- */

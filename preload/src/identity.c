@@ -107,7 +107,7 @@ PTW_EXPORT int pthread_getattr_np(pthread_t thread, pthread_attr_t *attributes)
 	if (index < 0)
 		return error;
 	const struct ptw_slot *slot = &ptw_shared->slot[index];
-	pthread_attr_setstack(attributes, (void *)(slot->given + slot->extra), slot->given_size - slot->extra);
+	pthread_attr_setstack(attributes, (void *)slot->given, slot->given_size);
 	pthread_attr_setdetachstate(attributes, slot->detached ? PTHREAD_CREATE_DETACHED : PTHREAD_CREATE_JOINABLE);
 	if (thread != ptw_shared->slot[0].handle)
 		pthread_attr_setguardsize(attributes, slot->guard);

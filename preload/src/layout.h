@@ -125,11 +125,13 @@
 #define PTW_ALIAS_SIZE PTW_META_OFFSET
 #define PTW_MEMFD_SIZE (PTW_META_OFFSET + ((PTW_META_SIZE + PTW_PAGE - 1) & ~(PTW_PAGE - 1)))
 
-/* Before it, within the same 2 MiB: a copy of the arguments, and the stacks of the handler of faults. */
+/* Before it, within the same 2 MiB: a copy of the arguments, the stacks of the handler of faults, and that of aside.h. */
 #define PTW_OWN_ARGUMENTS_END (PTW_OWN_FLOOR + (1ull << 20))
 #define PTW_OWN_STACK (PTW_OWN_ARGUMENTS_END + PTW_UNIT)
 #define PTW_OWN_STACK_SIZE (2 * PTW_UNIT)
-#define PTW_OWN (PTW_OWN_STACK + PTW_OWN_STACK_SIZE + PTW_UNIT)
+#define PTW_OWN_ASIDE (PTW_OWN_STACK + PTW_OWN_STACK_SIZE + PTW_UNIT)
+#define PTW_OWN_ASIDE_SIZE (2 * PTW_UNIT)
+#define PTW_OWN (PTW_OWN_ASIDE + PTW_OWN_ASIDE_SIZE + PTW_UNIT)
 #define PTW_OWN_STATES PTW_OWN                           /* uint8_t [PTW_PAGES] */
 #define PTW_OWN_CONTESTED (PTW_OWN_STATES + PTW_PAGES)   /* uint8_t [PTW_PAGES]: held.c */
 #define PTW_OWN_OPENED (PTW_OWN_CONTESTED + PTW_PAGES)   /* what this thunk opened (exact.c); what is kept (held.c) */

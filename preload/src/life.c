@@ -76,15 +76,14 @@ static int place_stack(struct ptw_slot *slot, uint32_t index, const pthread_attr
 {
 	void *low = NULL;
 	size_t size = 0;
-	slot->guard = slot->extra = 0;
+	slot->guard = 0;
 	if (pthread_attr_getstack(attributes, &low, &size) == 0 && low && (uint64_t)low + size != 0) {
 		place_given_stack(slot, (uint64_t)low, size);
 		return 0;
 	}
 	pthread_attr_getstacksize(attributes, &size);
 	pthread_attr_getguardsize(attributes, &slot->guard);
-	slot->extra = PTW_EXTRA_STACK;
-	size = ((size + PTW_PAGE - 1) & ~(PTW_PAGE - 1)) + PTW_EXTRA_STACK;
+	size = (ptw_stack_size(size) + PTW_PAGE - 1) & ~(PTW_PAGE - 1);
 	uint64_t area = PTW_REGION + index * PTW_STACK_AREA;
 	if (size <= PTW_STACK_AREA - PTW_STACK_MARGIN) {
 		place_given_stack(slot, area + PTW_STACK_AREA - size, size);

@@ -10,9 +10,13 @@
 
 #include <threads.h>
 
-/* Bytes that a thread needs more of its stack than natively, with room to spare: thread-local storage, and what logs,
- * unwinds and binds lazily on it. */
-enum { PTW_EXTRA_STACK = 32768 };
+/* What we keep in each thread, log, unwind and bind lazily on its stack comes on top of what the program needs: a stack
+ * that is asked to be small is larger by so many bytes, with room to spare. Others have room. */
+enum { PTW_SMALL_STACK = 256 << 10, PTW_EXTRA_STACK = 32 << 10 };
+static inline size_t ptw_stack_size(size_t asked)
+{
+	return asked < PTW_SMALL_STACK ? asked + PTW_EXTRA_STACK : asked;
+}
 
 PTW_HIDDEN int ptw_life_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*routine)(void *),
 			       void *argument);

@@ -19,7 +19,7 @@
 #include <stdbool.h>
 
 /* The GNU hash of a name that is a literal, as a constant: h = 33 h + c for each character, from 5381. */
-#define PTW_NEXT_LONGEST 32
+#define PTW_NEXT_LONGEST 48
 #define PTW_NEXT_WITHIN(name, at) ((at) < sizeof(name) - 1)
 #define PTW_NEXT_1(hash, name, at)                                                \
 	((hash) * (PTW_NEXT_WITHIN(name, at) ? 33u : 1u) +                        \
@@ -29,7 +29,7 @@
 #define PTW_NEXT_8(hash, name, at) PTW_NEXT_4(PTW_NEXT_4(hash, name, at), name, (at) + 4)
 #define PTW_NEXT_16(hash, name, at) PTW_NEXT_8(PTW_NEXT_8(hash, name, at), name, (at) + 8)
 #define PTW_NEXT_HASH(name)                                                       \
-	(PTW_NEXT_16(PTW_NEXT_16(5381u, name, 0), name, 16) +                     \
+	(PTW_NEXT_16(PTW_NEXT_16(PTW_NEXT_16(5381u, name, 0), name, 16), name, 32) +  \
 	 0 * sizeof(char[sizeof(name) - 1 <= PTW_NEXT_LONGEST ? 1 : -1]))
 
 #define PTW_NEXT_OTHERS 64 /* with more objects before the C library all is left to dlsym */

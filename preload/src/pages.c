@@ -4,6 +4,7 @@
 #include "pages_inner.h"
 
 #include "access.h"
+#include "aside.h"
 #include "atomic_insn.h"
 #include "budget.h"
 #include "crowd.h"
@@ -218,6 +219,7 @@ void ptw_touch_slow(uint64_t start, uint64_t size, bool write, const struct ptw_
 
 void ptw_pages_boundary(void)
 {
+	PTW_ASIDE(ptw_pages_boundary);
 	if (__builtin_expect(ptw_loader_pending, 0))
 		ptw_loader_share();
 	if (!ptw_tracking)
@@ -250,6 +252,7 @@ void ptw_pages_prepare(void)
 
 void ptw_pages_acquired(void)
 {
+	PTW_ASIDE(ptw_pages_acquired);
 	if (!private_and_held()) {
 		ptw_pages_boundary();
 		return;
@@ -265,6 +268,7 @@ void ptw_pages_acquired(void)
 
 void ptw_pages_release(void)
 {
+	PTW_ASIDE(ptw_pages_release);
 	if (!private_and_held()) {
 		ptw_pages_boundary();
 		return;

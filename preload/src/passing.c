@@ -13,6 +13,7 @@
 #define _GNU_SOURCE
 #include "view.h"
 
+#include "aside.h"
 #include "atomic_places.h"
 #include "commit.h"
 #include "control.h"
@@ -34,6 +35,7 @@ static bool mark(uint32_t page)
 
 void ptw_view_serve(void)
 {
+	PTW_ASIDE(ptw_view_serve);
 	uint64_t mask, asked = __atomic_load_n(&ptw_shared->view_asked, __ATOMIC_SEQ_CST);
 	ptw_block_signals(&mask);
 	for (uint32_t i = ptw_copy_count; i-- > 0;)

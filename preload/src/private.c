@@ -18,6 +18,7 @@
 #include "view.h"
 
 #include "access.h"
+#include "aside.h"
 #include "commit.h"
 #include "control.h"
 #include "engine.h"
@@ -307,6 +308,7 @@ void ptw_view_exchange(void)
 	uint64_t mask;
 	if (ptw_copy_count == 0 || __atomic_load_n(&ptw_shared->slots_high, __ATOMIC_RELAXED) < 2)
 		return; /* there was never another thread */
+	PTW_ASIDE(ptw_view_exchange);
 	ptw_block_signals(&mask);
 	settle_all();
 	ptw_restore_signals(&mask);
@@ -354,9 +356,23 @@ void ptw_view_end(void)
 
 /* --- single pages, between boundaries --- */
 
-static void settle_range(uint64_t start, uint64_t size, uint8_t only)
+static void settle_page(uint32_t page)
 {
 	uint64_t mask;
+	ptw_block_signals(&mask); /* until then a handler may have given the copy up */
+	if (ptw_copy_find(page))
+		settle(ptw_copy_find(page));
+	ptw_restore_signals(&mask);
+}
+
+static long settle_aside(void *page)
+{
+	settle_page(*(const uint32_t *)page);
+	return 0;
+}
+
+static void settle_range(uint64_t start, uint64_t size, uint8_t only)
+{
 	uint32_t first = ptw_page_of(start), count;
 	if (first >= PTW_MEMFD_PAGES || size == 0)
 		return;
@@ -364,10 +380,10 @@ static void settle_range(uint64_t start, uint64_t size, uint8_t only)
 	for (uint32_t i = first; i < first + count; i++) {
 		if (!ptw_copy_find(i) || (only && !(ptw_page_traits[i] & only)))
 			continue;
-		ptw_block_signals(&mask); /* until then a handler may have given the copy up */
-		if (ptw_copy_find(i))
-			settle(ptw_copy_find(i));
-		ptw_restore_signals(&mask);
+		if (__builtin_expect(ptw_stack_is_tracked(), 0))
+			ptw_aside_with(settle_aside, &i);
+		else
+			settle_page(i);
 	}
 }
 

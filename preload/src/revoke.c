@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "revoke.h"
 
+#include "aside.h"
 #include "control.h"
 #include "pages.h"
 
@@ -56,6 +57,7 @@ void ptw_revoke(uint32_t page, uint32_t pages)
 
 void ptw_revoke_catch_up(void)
 {
+	PTW_ASIDE(ptw_revoke_catch_up);
 	const struct ptw_revoked *all = ptw_revoked_ranges;
 	uint64_t mask, now;
 	ptw_block_signals(&mask);

@@ -51,7 +51,6 @@ struct ptw_slot {
 	uint64_t stack_size;
 	uint64_t given; /* what of it the C library is given: of memory of the program, less than whole pages */
 	uint64_t given_size;
-	uint64_t extra; /* bytes at its low end that are for what we do on it: nobody was promised them */
 	uint64_t guard; /* bytes below the stack, as its attribute asks for; 0 for memory of the program */
 	uint64_t stack_run; /* heap run that holds the stack, 0: the slot's area or the program's memory */
 	uint64_t open_from; /* thread-local storage: always open to everybody, from here */

@@ -205,10 +205,7 @@ void ptw_thread_finished(const struct ptw_frame *caller)
 
 /* --- create ------------------------------------------------------------------------------------------------------ */
 
-/*
- * What we keep in each thread, and do on its stack, comes on top of what the program asks for: there are threads on the
- * smallest stacks there are. The copy is glibc's own, whose other members it shares; it is not destroyed.
- */
+/* With a stack that has room for us, too. The copy shares glibc's members of the other, and is not destroyed. */
 static const pthread_attr_t *with_room(const pthread_attr_t *asked, pthread_attr_t *ret)
 {
 	void *low = NULL;
@@ -218,7 +215,7 @@ static const pthread_attr_t *with_room(const pthread_attr_t *asked, pthread_attr
 	if (pthread_attr_getstack(asked, &low, &size) == 0 && low && (uint64_t)low + size != 0)
 		return asked; /* memory of the program */
 	*ret = *asked;
-	if (pthread_attr_getstacksize(asked, &size) != 0 || pthread_attr_setstacksize(ret, size + PTW_EXTRA_STACK) != 0)
+	if (pthread_attr_getstacksize(asked, &size) != 0 || pthread_attr_setstacksize(ret, ptw_stack_size(size)) != 0)
 		return asked;
 	return ret;
 }

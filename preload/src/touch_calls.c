@@ -23,6 +23,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <spawn.h>
+#include <spawn.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>

@@ -115,3 +115,12 @@ TOUCH(char *, getwd, (char *ret), (ret), OUT(ret, 4096))
 TOUCH(char *, __getwd_chk, (char *ret, size_t has), (ret, has), OUT(ret, has < 4096 ? has : 4096))
 TOUCH(int, __getgroups_chk, (int count, gid_t *ret, size_t has), (count, ret, has), OUT(ret, (count > 0 ? (size_t)count : 0) * sizeof *ret))
 TOUCH(char *, __realpath_chk, (const char *path, char *ret, size_t has), (path, ret, has), STRING(path) OUT(ret, has < 4096 ? has : 4096))
+
+/* What a spawned child is to do lies in memory that the C library allocates; the child looks there, and cannot fault. */
+STREAM(int, posix_spawn_file_actions_addclose, (posix_spawn_file_actions_t *actions, int fd), (actions, fd), )
+STREAM(int, posix_spawn_file_actions_adddup2, (posix_spawn_file_actions_t *actions, int fd, int to), (actions, fd, to), )
+STREAM(int, posix_spawn_file_actions_addopen, (posix_spawn_file_actions_t *restrict actions, int fd, const char *restrict path, int flags, mode_t mode), (actions, fd, path, flags, mode), )
+STREAM(int, posix_spawn_file_actions_addchdir_np, (posix_spawn_file_actions_t *restrict actions, const char *restrict path), (actions, path), )
+STREAM(int, posix_spawn_file_actions_addfchdir_np, (posix_spawn_file_actions_t *actions, int fd), (actions, fd), )
+STREAM(int, posix_spawn_file_actions_addclosefrom_np, (posix_spawn_file_actions_t *actions, int fd), (actions, fd), )
+STREAM(int, posix_spawn_file_actions_addtcsetpgrp_np, (posix_spawn_file_actions_t *actions, int fd), (actions, fd), )
