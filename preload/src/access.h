@@ -21,11 +21,14 @@ PTW_HIDDEN void ptw_held_left(uint32_t page, uint32_t count);
 PTW_HIDDEN void ptw_exact_opened(uint32_t page, uint32_t count, bool write);
 PTW_HIDDEN void ptw_exact_boundary(void);
 
-/* Pages that every thunk is said to read; around the record that begins one. */
-extern PTW_HIDDEN uint32_t ptw_exact_standing;
+/* Pages that the thunk which begins is said to access from its begin; around the record that begins it. */
+extern PTW_HIDDEN uint32_t ptw_exact_standing; /* linkage pages: every one reads them */
+extern PTW_HIDDEN uint32_t ptw_exact_stack;    /* of the stack that the thread is on, where that is tracked */
 PTW_HIDDEN void ptw_exact_thunk_ends(void);
 PTW_HIDDEN void ptw_exact_thunk_begins(void);
 PTW_HIDDEN void ptw_exact_begin(void);
+/* After a boundary, pages from `page` on were opened for the thunk that begins: its stack. */
+PTW_HIDDEN void ptw_exact_stack_opened(uint32_t page, uint32_t pages);
 
 /* access_log.c: `frame` is where the access was made. */
 PTW_HIDDEN void ptw_access_log(uint64_t address, uint32_t pages, bool write, const struct ptw_frame *frame);

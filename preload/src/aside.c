@@ -3,8 +3,16 @@
 #define _GNU_SOURCE
 #include "aside.h"
 
+#include "access.h"
 #include "fork.h"
-#include "layout.h"
+#include "options.h"
+#include "touch.h"
+#include "unwind.h"
+#include "view.h"
+
+#include <errno.h>
+
+enum { NEAR = 4 * 4096 }; /* bytes below, and at most a page above */
 
 static long do_work(void *data)
 {
@@ -19,3 +27,18 @@ void ptw_aside_with(long (*work)(void *argument), void *argument)
 }
 
 void ptw_aside(void (*work)(void)) { ptw_aside_with(do_work, &work); }
+
+/* Where pages are held until somebody asks for them, they mostly are open. */
+void ptw_aside_back(void)
+{
+	const struct ptw_frame caller = PTW_CALLER;
+	const uint64_t here = (uint64_t)__builtin_frame_address(0), start = ptw_page_down(here - NEAR), end = ptw_page_up(here);
+	const int before = errno;
+	const bool exact = ptw_options()->access == PTW_ACCESS_EXACT;
+	if (!exact && !ptw_private)
+		return;
+	ptw_touch((const void *)start, end - start, true, &caller);
+	if (exact)
+		ptw_exact_stack_opened(ptw_page_of(start), (uint32_t)((end - start) / PTW_PAGE));
+	errno = before;
+}

@@ -4,8 +4,9 @@
  *
  * A thread's own stack always is open to it. Others that it runs on (coroutines': makecontext, or by hand) lie in memory
  * that is tracked as any other: between the call that closes a page and the note of it, nothing may be on that page, and
- * what is written to a private copy after it was committed is lost. So that is done on a stack of ours, and the pages of
- * the thread's are opened again when it comes back to them. Signal-safe.
+ * what is written to a private copy after it was committed is lost. So that is done on a stack of ours. Afterwards the
+ * pages next to where the thread is are opened again: the C library has the kernel read and write frames of its own, and
+ * the kernel cannot fault. Signal-safe.
  */
 #ifndef PTW_ASIDE_H
 #define PTW_ASIDE_H
@@ -24,11 +25,15 @@ static inline bool ptw_stack_is_tracked(void)
 PTW_HIDDEN void ptw_aside(void (*work)(void));
 PTW_HIDDEN void ptw_aside_with(long (*work)(void *argument), void *argument);
 
-/* In a function: do `work` there, and return, if this is on a stack that may be closed. */
+/* Open what the thread stands on, and some pages below. */
+PTW_HIDDEN void ptw_aside_back(void);
+
+/* In a function that ends a thunk: do `work` there, and return, if this is on a stack that may be closed. */
 #define PTW_ASIDE(work)                                       \
 	do {                                                  \
 		if (__builtin_expect(ptw_stack_is_tracked(), 0)) { \
 			ptw_aside(work);                      \
+			ptw_aside_back();                     \
 			return;                               \
 		}                                             \
 	} while (0)

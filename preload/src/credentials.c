@@ -3,7 +3,6 @@
 #define _GNU_SOURCE
 #include "credentials.h"
 
-#include "real.h"
 #include "slots.h"
 
 #include <errno.h>
@@ -57,21 +56,13 @@ static bool put_own(struct msghdr *message)
 	return changed;
 }
 
-ssize_t ptw_credentials_sent(ssize_t sent, int fd, const struct msghdr *message, int flags)
+ssize_t ptw_credentials_sent(ssize_t sent, ssize_t (*send)(int, const struct msghdr *, int), int fd,
+			     const struct msghdr *message, int flags)
 {
 	_Alignas(struct cmsghdr) char control[LONGEST];
 	if (sent >= 0 || errno != EPERM || ptw_is_main() || message->msg_controllen > sizeof control)
 		return sent;
 	struct msghdr again = *message;
 	again.msg_control = memcpy(control, message->msg_control, message->msg_controllen);
-	if (!put_own(&again)) {
-		errno = EPERM;
-		return sent;
-	}
-	long result = PTW_SYS(SYS_sendmsg, fd, &again, flags, 0, 0, 0);
-	if (result < 0) {
-		errno = (int)-result;
-		return -1;
-	}
-	return result;
+	return put_own(&again) ? send(fd, &again, flags) : sent;
 }

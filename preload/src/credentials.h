@@ -18,7 +18,9 @@ PTW_HIDDEN void ptw_credentials_of_peer(int level, int name, void *ret, const so
 /* What recvmsg and recvmmsg returned. */
 PTW_HIDDEN void ptw_credentials_received(struct msghdr *message);
 PTW_HIDDEN void ptw_credentials_received_all(struct mmsghdr *messages, int count);
-/* What sendmsg returns, after it returned `sent`: it is tried again where only the number was wrong. Sets errno. */
-PTW_HIDDEN ssize_t ptw_credentials_sent(ssize_t sent, int fd, const struct msghdr *message, int flags);
+/* What `send`, which is sendmsg, returns in the end, after it returned `sent`: it is called again where only the number was
+ * wrong. */
+PTW_HIDDEN ssize_t ptw_credentials_sent(ssize_t sent, ssize_t (*send)(int, const struct msghdr *, int), int fd,
+					const struct msghdr *message, int flags);
 
 #endif

@@ -21,7 +21,11 @@ static PTW_CHANGING uint64_t count;
 static PTW_CHANGING uint32_t standing[STANDING];
 PTW_CHANGING uint32_t ptw_exact_standing;
 
-void ptw_exact_begin(void) { count = ptw_exact_standing = 0; }
+/* Pages of the stack that are open since the boundary, from `stack_page` on. */
+static PTW_CHANGING uint32_t stack_page;
+PTW_CHANGING uint32_t ptw_exact_stack;
+
+void ptw_exact_begin(void) { count = ptw_exact_standing = ptw_exact_stack = 0; }
 
 /* True: it stays open. */
 static bool stand(uint32_t page)
@@ -43,21 +47,42 @@ void ptw_exact_opened(uint32_t page, uint32_t pages, bool write)
 			opened[count++] = i;
 }
 
+void ptw_exact_stack_opened(uint32_t page, uint32_t pages)
+{
+	stack_page = page;
+	ptw_exact_stack = pages;
+}
+
+static void log_stack(bool begins)
+{
+	for (uint32_t page = stack_page; page < stack_page + ptw_exact_stack; page++) {
+		if (ptw_page_states[page] != PTW_WRITE)
+			continue; /* another's, or the program may not write there */
+		if (begins)
+			ptw_access_log(ptw_page_address(page), 1, true, NULL);
+		else
+			ptw_access_log_end(ptw_page_address(page), 1);
+	}
+}
+
 void ptw_exact_thunk_begins(void)
 {
 	for (uint32_t i = 0; i < ptw_exact_standing; i++)
 		ptw_access_log(ptw_page_address(standing[i]), 1, false, NULL);
+	log_stack(true);
 }
 
 void ptw_exact_thunk_ends(void)
 {
 	for (uint32_t i = 0; i < ptw_exact_standing; i++)
 		ptw_access_log_end(ptw_page_address(standing[i]), 1);
+	log_stack(false);
 }
 
 void ptw_exact_boundary(void)
 {
 	uint64_t mask;
+	ptw_exact_stack = 0;
 	if (count == 0)
 		return;
 	ptw_block_signals(&mask);

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "handlers.h"
 
+#include "aside.h"
 #include "dispositions.h"
 #include "fault.h"
 #include "fork.h"
@@ -18,7 +19,7 @@
 
 #define AUTODISARM (int)(1u << 31) /* SS_AUTODISARM: for programs that leave handlers by other ways; nothing to do */
 
-enum { RED_ZONE = 128, OPENED = 4 * 4096 };
+enum { RED_ZONE = 128, OPENED = 4 * 4096, FRAME_TO_CONTEXT = 8 };
 
 __thread uint64_t ptw_handler_runs __attribute__((tls_model("initial-exec")));
 
@@ -145,8 +146,11 @@ void ptw_handler_run(const struct ptw_action *action, int signal, siginfo_t *inf
 
 /* --- moving to the program's stack --- */
 
-/* What a handler that moves is to do: read before another can begin. */
-static __thread struct ptw_action moving __attribute__((tls_model("initial-exec")));
+/* What a handler that moves is to do, and its frame's size: read before another can begin. */
+static __thread struct moving {
+	struct ptw_action action;
+	uint64_t size;
+} moving __attribute__((tls_model("initial-exec")));
 
 /* We came with everything blocked. */
 static void open_mask(const struct ptw_action *action, int signal, const ucontext_t *context)
@@ -163,11 +167,17 @@ static void run_open(const struct ptw_action *action, int signal, siginfo_t *inf
 	ptw_handler_run(action, signal, info, context);
 }
 
-/* Returns to where the kernel would have us return. */
+/* Returns to where the kernel would have us return: sigreturn, in which it reads the frame, and cannot fault. */
 static void arrived(int signal, siginfo_t *info, void *context)
 {
-	const struct ptw_action action = moving;
-	run_open(&action, signal, info, context);
+	const struct ptw_frame caller = PTW_CALLER;
+	const struct moving this = moving;
+	const uint64_t all = PTW_ALL_BUT_FAULTS & ~ptw_unblockable();
+	run_open(&this.action, signal, info, context);
+	if (!ptw_stack_is_tracked())
+		return;
+	PTW_SYS(SYS_rt_sigprocmask, SIG_SETMASK, &all, 0, sizeof all, 0, 0); /* nobody takes it away in between */
+	ptw_touch((char *)context - FRAME_TO_CONTEXT, this.size, false, &caller);
 }
 
 static __attribute__((noreturn)) void go_on_at(uint64_t frame, int signal, siginfo_t *info, ucontext_t *context)
@@ -187,17 +197,14 @@ static __attribute__((noreturn)) void go_on_at(uint64_t frame, int signal, sigin
 static __attribute__((noreturn)) void move(const struct ptw_action *action, int signal, siginfo_t *info, ucontext_t *context,
 					   uint64_t frame, uint64_t stack)
 {
-	struct ptw_frame caller = PTW_CALLER;
 	const uint64_t line = 64; /* the registers' part keeps its alignment */
 	uint64_t end = (uint64_t)context->uc_stack.ss_sp + context->uc_stack.ss_size, size = end - frame;
 	uint64_t to = ((stack - size) & ~(line - 1)) - line + frame % line, by = to - frame;
-	if (ptw_tracking)
-		ptw_touch((void *)(to - OPENED), stack - (to - OPENED), true, &caller);
 	memcpy((void *)to, (const void *)frame, size);
 	context = (ucontext_t *)((uint64_t)context + by);
 	if ((uint64_t)context->uc_mcontext.fpregs - frame < size)
 		context->uc_mcontext.fpregs = (fpregset_t)((uint64_t)context->uc_mcontext.fpregs + by);
-	moving = *action;
+	moving = (struct moving){*action, size};
 	go_on_at(to, signal, (siginfo_t *)((uint64_t)info + by), context);
 }
 

@@ -32,10 +32,10 @@ void ptw_log(const struct ptw_event *event, const struct ptw_frame *caller, uint
 		.object_version = event->version,
 		.argument = event->argument,
 	};
-	if (__builtin_expect(ptw_exact_standing, 0))
+	if (__builtin_expect(ptw_exact_standing | ptw_exact_stack, 0))
 		ptw_exact_thunk_ends();
 	ptw_writer_put(&ptw_self.writer, &record, stack);
-	if (__builtin_expect(ptw_exact_standing, 0))
+	if (__builtin_expect(ptw_exact_standing | ptw_exact_stack, 0))
 		ptw_exact_thunk_begins();
 }
 

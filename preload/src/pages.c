@@ -183,7 +183,7 @@ bool ptw_pages_fault(uint64_t address, bool write, const struct ptw_frame *frame
 	return true;
 }
 
-void ptw_touch_slow(uint64_t start, uint64_t size, bool write, const struct ptw_frame *frame)
+static void touch(uint64_t start, uint64_t size, bool write, const struct ptw_frame *frame)
 {
 	const uint64_t all_but_faults = PTW_ALL_BUT_FAULTS;
 	uint64_t end = start + size, address = start, mask;
@@ -215,6 +215,29 @@ void ptw_touch_slow(uint64_t start, uint64_t size, bool write, const struct ptw_
 	}
 	if (blocked)
 		ptw_restore_signals(&mask);
+}
+
+struct touching {
+	uint64_t start, size;
+	bool write;
+	const struct ptw_frame *frame;
+};
+
+static long touch_aside(void *data)
+{
+	const struct touching *touching = data;
+	touch(touching->start, touching->size, touching->write, touching->frame);
+	return 0;
+}
+
+/* Aside, too: a private copy is not made of a page that one stands on. */
+void ptw_touch_slow(uint64_t start, uint64_t size, bool write, const struct ptw_frame *frame)
+{
+	struct touching touching = {start, size, write, frame};
+	if (__builtin_expect(ptw_stack_is_tracked(), 0))
+		ptw_aside_with(touch_aside, &touching);
+	else
+		touch(start, size, write, frame);
 }
 
 void ptw_pages_boundary(void)

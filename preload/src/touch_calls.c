@@ -169,15 +169,17 @@ __attribute__((constructor)) static void resolve(void)
 #undef NAP
 #undef MASKED_NAP
 #undef AFTER
+#define TOUCHED(touches)                             \
+	if (ptw_tracking) {                          \
+		struct ptw_frame caller = PTW_CALLER; \
+		(void)caller;                        \
+		touches                              \
+	}
 #define NAP(result, name, parameters, arguments, rest, signals, touches) \
 	PTW_EXPORT result name parameters                            \
 	{                                                            \
 		PTW_VIEW_CALL;                                       \
-		if (ptw_tracking) {                                  \
-			struct ptw_frame caller = PTW_CALLER;        \
-			(void)caller;                                \
-			touches                                      \
-		}                                                    \
+		TOUCHED(touches)                                     \
 		uint64_t awaited = signals;                          \
 		if (awaited)                                         \
 			ptw_signals_await(awaited);                  \
@@ -191,10 +193,7 @@ __attribute__((constructor)) static void resolve(void)
 	{                                                                  \
 		PTW_VIEW_CALL;                                             \
 		bool masked = ptw_process_mode && mask;                    \
-		if (ptw_tracking) {                                        \
-			struct ptw_frame caller = PTW_CALLER;              \
-			touches                                            \
-		}                                                          \
+		TOUCHED(touches)                                           \
 		uint64_t awaited = signals, before = masked ? ptw_mask_swap(mask) : 0; \
 		if (awaited)                                               \
 			ptw_signals_await(awaited);                        \
@@ -211,22 +210,14 @@ __attribute__((constructor)) static void resolve(void)
 		PTW_VIEW_CALL;                              \
 		char room[PTW_PROC_PATH];                   \
 		(void)room;                                 \
-		if (ptw_tracking) {                         \
-			struct ptw_frame caller = PTW_CALLER; \
-			(void)caller;                       \
-			touches                             \
-		}                                           \
+		TOUCHED(touches)                            \
 		return NEXT(name) arguments;                \
 	}
 #define AFTER(result, name, parameters, arguments, then, touches) \
 	PTW_EXPORT result name parameters                         \
 	{                                                         \
 		PTW_VIEW_CALL;                                    \
-		if (ptw_tracking) {                               \
-			struct ptw_frame caller = PTW_CALLER;     \
-			(void)caller;                             \
-			touches                                   \
-		}                                                 \
+		TOUCHED(touches)                                  \
 		result value = NEXT(name) arguments;              \
 		if (ptw_process_mode) {                           \
 			then;                                     \
@@ -239,11 +230,7 @@ __attribute__((constructor)) static void resolve(void)
 	{                                                    \
 		char room[PTW_PROC_PATH];                    \
 		(void)room;                                  \
-		if (ptw_tracking) {                          \
-			struct ptw_frame caller = PTW_CALLER; \
-			(void)caller;                        \
-			touches                              \
-		}                                            \
+		TOUCHED(touches)                             \
 		ptw_untracked_malloc++;                      \
 		result stream = NEXT(name) arguments;        \
 		ptw_untracked_malloc--;                      \

@@ -14,7 +14,6 @@
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/sem.h>
-#include <ucontext.h>
 
 /* One that we stand in front of: looked up at the first call. */
 #define NEXT(name)                                                      \
@@ -30,35 +29,6 @@
 	va_start(list, before);          \
 	void *last = va_arg(list, void *); \
 	va_end(list)
-
-/* --- contexts: the kernel reads and writes their signal mask --- */
-
-static __attribute__((noinline)) void touch_context(const ucontext_t *context, bool write)
-{
-	struct ptw_frame caller = PTW_CALLER;
-	if (ptw_tracking)
-		ptw_touch(context, sizeof *context, write, &caller);
-}
-
-/* What they save is their caller's registers: they are jumped to (gcc does that with -O2). */
-PTW_EXPORT int getcontext(ucontext_t *ret)
-{
-	touch_context(ret, true);
-	return NEXT(getcontext)(ret);
-}
-
-PTW_EXPORT int setcontext(const ucontext_t *context)
-{
-	touch_context(context, false);
-	return NEXT(setcontext)(context);
-}
-
-PTW_EXPORT int swapcontext(ucontext_t *ret, const ucontext_t *context)
-{
-	touch_context(ret, true);
-	touch_context(context, false);
-	return NEXT(swapcontext)(ret, context);
-}
 
 /* --- calls with a command --- */
 

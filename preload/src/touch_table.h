@@ -104,7 +104,7 @@ TOUCH(ssize_t, recv, (int fd, void *buffer, size_t size, int flags), (fd, buffer
 TOUCH(ssize_t, __recv_chk, (int fd, void *buffer, size_t size, size_t has, int flags), (fd, buffer, size, has, flags), OUT(buffer, size))
 TOUCH(ssize_t, sendto, (int fd, const void *buffer, size_t size, int flags, const struct sockaddr *to, socklen_t length), (fd, buffer, size, flags, to, length), IN(buffer, size) IN(to, length))
 TOUCH(ssize_t, recvfrom, (int fd, void *buffer, size_t size, int flags, struct sockaddr *from, socklen_t *length), (fd, buffer, size, flags, from, length), OUT(buffer, size) OUT(length, sizeof *length) OUT(from, from && length ? *length : 0))
-AFTER(ssize_t, sendmsg, (int fd, const struct msghdr *message, int flags), (fd, message, flags), value = ptw_credentials_sent(value, fd, message, flags), MESSAGE_IN(message))
+AFTER(ssize_t, sendmsg, (int fd, const struct msghdr *message, int flags), (fd, message, flags), value = ptw_credentials_sent(value, NEXT(sendmsg), fd, message, flags), MESSAGE_IN(message))
 AFTER(ssize_t, recvmsg, (int fd, struct msghdr *message, int flags), (fd, message, flags), if (value >= 0) ptw_credentials_received(message), MESSAGE_OUT(message))
 TOUCH(int, bind, (int fd, const struct sockaddr *address, socklen_t length), (fd, address, length), IN(address, length))
 TOUCH(int, connect, (int fd, const struct sockaddr *address, socklen_t length), (fd, address, length), IN(address, length))

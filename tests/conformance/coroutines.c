@@ -3,6 +3,7 @@
  * there. */
 #include "promise.h"
 
+#include <semaphore.h>
 #include <sys/time.h>
 #include <ucontext.h>
 
@@ -13,15 +14,16 @@ static char *stacks;
 static volatile long *lent; /* lies on a coroutine's stack */
 static long rounds;
 static int ended;
-static volatile sig_atomic_t handled;
+static sem_t rung;
+static ucontext_t outers[THREADS];
 
-static _Thread_local ucontext_t outer, *inner;
+static _Thread_local ucontext_t *outer, *inner;
 static _Thread_local int done;
 
 static void on_signal(int signal)
 {
 	(void)signal;
-	handled = 1;
+	sem_post(&rung);
 }
 
 static int deep(int depth)
@@ -41,7 +43,7 @@ static void body(void)
 		lent = &changed;
 		rounds++;
 		pthread_mutex_unlock(&mutex);
-		PROMISE(swapcontext(inner, &outer) == 0);
+		PROMISE(swapcontext(inner, outer) == 0);
 		PROMISE(before == i);
 	}
 	pthread_mutex_lock(&mutex);
@@ -65,19 +67,20 @@ static void prepare(ucontext_t *coroutine, char *stack)
 	PROMISE(getcontext(coroutine) == 0);
 	coroutine->uc_stack.ss_sp = stack;
 	coroutine->uc_stack.ss_size = SIZE;
-	coroutine->uc_link = &outer;
+	coroutine->uc_link = outer;
 	makecontext(coroutine, body, 0);
 }
 
 static void *run(void *number)
 {
 	ucontext_t all[COROUTINES];
+	outer = &outers[(intptr_t)number];
 	for (int i = 0; i < COROUTINES; i++)
 		prepare(&all[i], stacks + SIZE * (i * THREADS + (intptr_t)number));
 	for (int round = 0; round < ROUNDS + 1; round++)
 		for (int i = 0; i < COROUTINES; i++) {
 			inner = &all[i];
-			PROMISE(swapcontext(&outer, inner) == 0);
+			PROMISE(swapcontext(outer, inner) == 0);
 		}
 	PROMISE(done == COROUTINES);
 	return NULL;
@@ -101,6 +104,7 @@ int main(void)
 	const struct itimerval often = {{0, 1000}, {0, 1000}};
 	pthread_t threads[THREADS], other;
 	stacks = malloc(SIZE * THREADS * COROUTINES);
+	PROMISE(sem_init(&rung, 0, 0) == 0);
 	PROMISE(sigaction(SIGALRM, &action, NULL) == 0 && setitimer(ITIMER_REAL, &often, NULL) == 0);
 	other = start(change, NULL);
 	for (intptr_t i = 0; i < THREADS; i++)
@@ -111,6 +115,6 @@ int main(void)
 	ended = 1;
 	pthread_mutex_unlock(&mutex);
 	join(other);
-	PROMISE(rounds == THREADS * COROUTINES * ROUNDS && handled);
+	PROMISE(rounds == THREADS * COROUTINES * ROUNDS && sem_trywait(&rung) == 0);
 	return 0;
 }
