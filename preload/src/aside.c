@@ -28,14 +28,13 @@ void ptw_aside_with(long (*work)(void *argument), void *argument)
 
 void ptw_aside(void (*work)(void)) { ptw_aside_with(do_work, &work); }
 
-/* Where pages are held until somebody asks for them, they mostly are open. */
 void ptw_aside_back(void)
 {
 	const struct ptw_frame caller = PTW_CALLER;
 	const uint64_t here = (uint64_t)__builtin_frame_address(0), start = ptw_page_down(here - NEAR), end = ptw_page_up(here);
 	const int before = errno;
 	const bool exact = ptw_options()->access == PTW_ACCESS_EXACT;
-	if (!exact && !ptw_private)
+	if (!exact && !ptw_private) /* held until somebody asks for them, they mostly are open */
 		return;
 	ptw_touch((const void *)start, end - start, true, &caller);
 	if (exact)

@@ -28,7 +28,7 @@ PTW_HIDDEN void ptw_aside_with(long (*work)(void *argument), void *argument);
 /* Open what the thread stands on, and some pages below. */
 PTW_HIDDEN void ptw_aside_back(void);
 
-/* In a function that ends a thunk: do `work` there, and return, if this is on a stack that may be closed. */
+/* In a function `work` that may close pages: do it there, and return, if this is on a stack that may be closed. */
 #define PTW_ASIDE(work)                                       \
 	do {                                                  \
 		if (__builtin_expect(ptw_stack_is_tracked(), 0)) { \

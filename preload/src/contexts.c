@@ -8,22 +8,13 @@
  * there is not as it is known, it is left alone.
  */
 #define _GNU_SOURCE
+#include "next.h"
 #include "touch.h"
 #include "unwind.h"
 
-#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <ucontext.h>
-
-/* One that we stand in front of: looked up at the first call. */
-#define NEXT(name)                                                 \
-	({                                                         \
-		static __typeof__(&name) next;                     \
-		if (!next)                                         \
-			*(void **)&next = dlsym(RTLD_NEXT, #name); \
-		next;                                              \
-	})
 
 enum { NOT_KNOWN = 1, PROBE_WORDS = 64 };
 
@@ -77,7 +68,7 @@ static void return_to_us(const ucontext_t *context)
 	uint64_t *top = (uint64_t *)context->uc_mcontext.gregs[REG_RSP];
 	if (!place)
 		place = place_of_libc();
-	if (top && *top == place)
+	if (place != NOT_KNOWN && top && *top == place)
 		*top = (uint64_t)ptw_context_starts;
 }
 
@@ -95,18 +86,18 @@ static __attribute__((noinline)) void touch_context(const ucontext_t *context, b
 PTW_EXPORT int getcontext(ucontext_t *ret)
 {
 	touch_context(ret, true);
-	return NEXT(getcontext)(ret);
+	return PTW_NEXT(getcontext)(ret);
 }
 
 PTW_EXPORT int setcontext(const ucontext_t *context)
 {
 	touch_context(context, false);
-	return NEXT(setcontext)(context);
+	return PTW_NEXT(setcontext)(context);
 }
 
 PTW_EXPORT int swapcontext(ucontext_t *ret, const ucontext_t *context)
 {
 	touch_context(ret, true);
 	touch_context(context, false);
-	return NEXT(swapcontext)(ret, context);
+	return PTW_NEXT(swapcontext)(ret, context);
 }

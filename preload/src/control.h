@@ -34,6 +34,12 @@ struct ptw_action {
 	uint64_t mask;
 };
 
+/* A function, and not what SIG_DFL and SIG_IGN stand for. */
+static inline bool ptw_has_handler(const struct ptw_action *action)
+{
+	return action->handler != (uint64_t)SIG_DFL && action->handler != (uint64_t)SIG_IGN;
+}
+
 /* Listen. Inherited by the processes of new threads. */
 PTW_HIDDEN int ptw_control_init(void);
 

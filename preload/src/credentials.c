@@ -12,7 +12,7 @@ enum { LONGEST = 4096 }; /* bytes of control messages that are sent again: the k
 
 static void make_ours(struct ucred *told)
 {
-	if (told->pid != (pid_t)ptw_shared->main_pid && told->pid > 0 && ptw_slot_had_pid(told->pid))
+	if (told->pid > 0 && ptw_slot_had_pid(told->pid))
 		told->pid = (pid_t)ptw_shared->main_pid;
 }
 

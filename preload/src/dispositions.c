@@ -39,11 +39,6 @@ static bool ours(int signal)
 
 static bool fatal_by_default(int signal) { return !((harmless | stopping) & PTW_BIT(signal)); }
 
-static bool has_handler(const struct ptw_action *action)
-{
-	return action->handler != DEFAULT && action->handler != IGNORED;
-}
-
 /* --- the table --- */
 
 struct ptw_action ptw_dispositions_get(int signal)
@@ -92,7 +87,7 @@ static struct ptw_action kernel_action(int signal, const struct ptw_action *want
 	const uint64_t kept = SA_NOCLDSTOP | SA_NOCLDWAIT | SA_RESTART | SA_NODEFER | SA_ONSTACK;
 	if (wanted->handler == IGNORED)
 		return (struct ptw_action){IGNORED, wanted->flags & kept, 0, 0};
-	if (has_handler(wanted))
+	if (ptw_has_handler(wanted))
 		return with_handler(wanted->flags & kept, wanted->mask);
 	if (table->armed && fatal_by_default(signal))
 		return with_handler(0, ~0ull);
@@ -124,7 +119,7 @@ void ptw_dispositions_init(void)
 		if (signal == SIGTRAP && ptw_watching)
 			action = action_of(ptw_watch_programs());
 		table->action[signal] = action;
-		if (ours(signal) && has_handler(&action))
+		if (ours(signal) && ptw_has_handler(&action))
 			tell_kernel(signal);
 	}
 }
@@ -171,7 +166,7 @@ static struct ptw_action exchange(int signal, const struct ptw_action *action)
 		tell_kernel(signal);
 		bool dropped = then.handler == IGNORED || then.handler == DEFAULT; /* the kernel would lose it */
 		if (memcmp(&then, &now, sizeof now) != 0)
-			ask_others(PTW_REQUEST_DISPOSITIONS | (dropped && has_handler(action) ? PTW_REQUEST_NOW : 0));
+			ask_others(PTW_REQUEST_DISPOSITIONS | (dropped && ptw_has_handler(action) ? PTW_REQUEST_NOW : 0));
 		if (ptw_dispositions_ignored(signal))
 			ptw_pending_flush(signal);
 	}

@@ -34,11 +34,7 @@ void ptw_fault_fatal(const char *what, long error)
 static void pass_on(siginfo_t *info, ucontext_t *context)
 {
 	struct ptw_action action = ptw_dispositions_take(SIGSEGV);
-	uint64_t mask = *(const uint64_t *)&context->uc_sigmask | action.mask;
-	mask &= ~ptw_unblockable();
-	if (action.handler != (uint64_t)SIG_DFL && action.handler != (uint64_t)SIG_IGN)
-		PTW_SYS(SYS_rt_sigprocmask, SIG_SETMASK, &mask, 0, sizeof mask, 0, 0);
-	ptw_handler_run(&action, SIGSEGV, info, context);
+	ptw_handler_run_open(&action, SIGSEGV, info, context);
 }
 
 /* False: it is the program's own. */

@@ -96,13 +96,19 @@ static void call_on(struct call *call, uint64_t stack)
 	ptw_call_on(call_moved, call, stack & ~63ull);
 }
 
+/* The end of the program's alternate stack, where the action asks for it; 0 for the stack that was interrupted. */
+static uint64_t alternate_for(const struct ptw_action *action, uint64_t interrupted)
+{
+	bool asked = action->flags & SA_ONSTACK && alternate_set;
+	return asked && !on_alternate(interrupted) ? (uint64_t)alternate.ss_sp + alternate.ss_size : 0;
+}
+
 static void call_handler(const struct ptw_action *action, int signal, siginfo_t *info, ucontext_t *context)
 {
 	struct call call = {(void (*)(int, siginfo_t *, void *))action->handler, signal, info, context, {0}};
-	uint64_t interrupted = (uint64_t)context->uc_mcontext.gregs[REG_RSP];
-	bool asked = action->flags & SA_ONSTACK && alternate_set;
-	if (asked && !on_alternate(interrupted) && ptw_fault_stack_has((uint64_t)__builtin_frame_address(0)))
-		call_on(&call, (uint64_t)alternate.ss_sp + alternate.ss_size);
+	uint64_t top = alternate_for(action, (uint64_t)context->uc_mcontext.gregs[REG_RSP]);
+	if (top && ptw_fault_stack_has((uint64_t)__builtin_frame_address(0)))
+		call_on(&call, top);
 	else /* a fault may be for want of stack */
 		call.handler(signal, info, context);
 }
@@ -121,6 +127,13 @@ static void by_default(int signal, const siginfo_t *info)
 		PTW_SYS(SYS_rt_sigprocmask, SIG_UNBLOCK, &bit, 0, sizeof bit, 0, 0);
 }
 
+/* What is blocked while a handler runs. */
+static uint64_t inside(const struct ptw_action *action, int signal, const ucontext_t *context)
+{
+	const uint64_t *outside = (const uint64_t *)&context->uc_sigmask;
+	return *outside | action->mask | (action->flags & SA_NODEFER ? 0 : PTW_BIT(signal));
+}
+
 void ptw_handler_run(const struct ptw_action *action, int signal, siginfo_t *info, ucontext_t *context)
 {
 	const uint64_t *outside = (const uint64_t *)&context->uc_sigmask;
@@ -130,8 +143,7 @@ void ptw_handler_run(const struct ptw_action *action, int signal, siginfo_t *inf
 		by_default(signal, info);
 		return;
 	}
-	uint64_t inside = *outside | action->mask | (action->flags & SA_NODEFER ? 0 : PTW_BIT(signal));
-	__atomic_store_n(&ptw_slot()->blocked, inside, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&ptw_slot()->blocked, inside(action, signal, context), __ATOMIC_SEQ_CST);
 	ptw_handler_runs++;
 	ptw_slot()->napping = 0; /* what it naps in ends now */
 	if (__builtin_expect(ptw_slot()->requests != 0, 0))
@@ -144,6 +156,14 @@ void ptw_handler_run(const struct ptw_action *action, int signal, siginfo_t *inf
 	ptw_mask_publish(*outside);
 }
 
+void ptw_handler_run_open(const struct ptw_action *action, int signal, siginfo_t *info, ucontext_t *context)
+{
+	uint64_t mask = inside(action, signal, context) & ~ptw_unblockable();
+	if (ptw_has_handler(action))
+		PTW_SYS(SYS_rt_sigprocmask, SIG_SETMASK, &mask, 0, sizeof mask, 0, 0);
+	ptw_handler_run(action, signal, info, context);
+}
+
 /* --- moving to the program's stack --- */
 
 /* What a handler that moves is to do, and its frame's size: read before another can begin. */
@@ -152,28 +172,13 @@ static __thread struct moving {
 	uint64_t size;
 } moving __attribute__((tls_model("initial-exec")));
 
-/* We came with everything blocked. */
-static void open_mask(const struct ptw_action *action, int signal, const ucontext_t *context)
-{
-	uint64_t mask = *(const uint64_t *)&context->uc_sigmask | action->mask;
-	mask |= action->flags & SA_NODEFER ? 0 : PTW_BIT(signal);
-	mask &= ~ptw_unblockable();
-	PTW_SYS(SYS_rt_sigprocmask, SIG_SETMASK, &mask, 0, sizeof mask, 0, 0);
-}
-
-static void run_open(const struct ptw_action *action, int signal, siginfo_t *info, ucontext_t *context)
-{
-	open_mask(action, signal, context);
-	ptw_handler_run(action, signal, info, context);
-}
-
 /* Returns to where the kernel would have us return: sigreturn, in which it reads the frame, and cannot fault. */
 static void arrived(int signal, siginfo_t *info, void *context)
 {
 	const struct ptw_frame caller = PTW_CALLER;
 	const struct moving this = moving;
 	const uint64_t all = PTW_ALL_BUT_FAULTS & ~ptw_unblockable();
-	run_open(&this.action, signal, info, context);
+	ptw_handler_run_open(&this.action, signal, info, context);
 	if (!ptw_stack_is_tracked())
 		return;
 	PTW_SYS(SYS_rt_sigprocmask, SIG_SETMASK, &all, 0, sizeof all, 0, 0); /* nobody takes it away in between */
@@ -212,12 +217,10 @@ static __attribute__((noreturn)) void move(const struct ptw_action *action, int 
 static uint64_t stack_for(const struct ptw_action *action, const ucontext_t *context)
 {
 	uint64_t interrupted = (uint64_t)context->uc_mcontext.gregs[REG_RSP];
-	bool has_handler = action->handler != (uint64_t)SIG_DFL && action->handler != (uint64_t)SIG_IGN;
-	if (!has_handler || ptw_fault_stack_has(interrupted))
+	if (!ptw_has_handler(action) || ptw_fault_stack_has(interrupted))
 		return 0;
-	if (action->flags & SA_ONSTACK && alternate_set && !on_alternate(interrupted))
-		return (uint64_t)alternate.ss_sp + alternate.ss_size;
-	return interrupted - RED_ZONE;
+	uint64_t top = alternate_for(action, interrupted);
+	return top ? top : interrupted - RED_ZONE;
 }
 
 void ptw_on_signal(int signal, siginfo_t *info, void *context)
@@ -231,7 +234,7 @@ void ptw_on_signal(int signal, siginfo_t *info, void *context)
 	else if (stack)
 		move(&action, signal, info, context, frame, stack);
 	else
-		run_open(&action, signal, info, context);
+		ptw_handler_run_open(&action, signal, info, context);
 }
 
 /* --- the program's alternate stack --- */

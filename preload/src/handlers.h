@@ -17,6 +17,9 @@ PTW_HIDDEN void ptw_on_signal(int signal, siginfo_t *info, void *context);
 /* Do what `action` says. Returns when the handler does; by default: when the kernel will end the process. */
 PTW_HIDDEN void ptw_handler_run(const struct ptw_action *action, int signal, siginfo_t *info, ucontext_t *context);
 
+/* The same, of who came with everything blocked: a handler runs with what it is to have blocked. */
+PTW_HIDDEN void ptw_handler_run_open(const struct ptw_action *action, int signal, siginfo_t *info, ucontext_t *context);
+
 /* `info` came with a signal, by whatever way: say who sent it as the program knows it. False: it was for the process
  * group, of which every thread gets one; the main process's counts. */
 PTW_HIDDEN bool ptw_signal_arrived(siginfo_t *info);

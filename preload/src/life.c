@@ -63,8 +63,8 @@ static void reclaim_detached(void)
 	}
 }
 
-/* Memory of the program: its bytes need not be whole pages, what is open to the thread is. */
-static void place_given_stack(struct ptw_slot *slot, uint64_t low, uint64_t size)
+/* Bytes of the program's need not be whole pages; what is open to the thread is. */
+static void set_stack(struct ptw_slot *slot, uint64_t low, uint64_t size)
 {
 	slot->given = low;
 	slot->given_size = size;
@@ -74,26 +74,25 @@ static void place_given_stack(struct ptw_slot *slot, uint64_t low, uint64_t size
 
 static int place_stack(struct ptw_slot *slot, uint32_t index, const pthread_attr_t *attributes)
 {
-	void *low = NULL;
+	uint64_t low;
 	size_t size = 0;
 	slot->guard = 0;
-	if (pthread_attr_getstack(attributes, &low, &size) == 0 && low && (uint64_t)low + size != 0) {
-		place_given_stack(slot, (uint64_t)low, size);
+	if (ptw_stack_given(attributes, &low, &size)) {
+		set_stack(slot, low, size);
 		return 0;
 	}
-	pthread_attr_getstacksize(attributes, &size);
 	pthread_attr_getguardsize(attributes, &slot->guard);
 	size = (ptw_stack_size(size) + PTW_PAGE - 1) & ~(PTW_PAGE - 1);
 	uint64_t area = PTW_REGION + index * PTW_STACK_AREA;
 	if (size <= PTW_STACK_AREA - PTW_STACK_MARGIN) {
-		place_given_stack(slot, area + PTW_STACK_AREA - size, size);
+		set_stack(slot, area + PTW_STACK_AREA - size, size);
 		return 0;
 	}
 	uint32_t count = (uint32_t)((size + PTW_UNIT - 1) / PTW_UNIT), first = ptw_units_take(count + 1, false);
 	if (first == UINT32_MAX)
 		return EAGAIN;
 	ptw_pages_limit(ptw_unit_address(first), PTW_UNIT, PROT_NONE); /* a guard */
-	place_given_stack(slot, ptw_unit_address(first + 1), count * PTW_UNIT);
+	set_stack(slot, ptw_unit_address(first + 1), count * PTW_UNIT);
 	slot->stack_run = count + 1;
 	return 0;
 }

@@ -10,6 +10,18 @@
 
 #include <threads.h>
 
+/* Whether attributes give memory for the stack; then where that is, else what size is asked for. */
+static inline bool ptw_stack_given(const pthread_attr_t *attributes, uint64_t *low, size_t *size)
+{
+	void *start = NULL;
+	if (pthread_attr_getstack(attributes, &start, size) == 0 && start && (uint64_t)start + *size != 0) {
+		*low = (uint64_t)start;
+		return true;
+	}
+	pthread_attr_getstacksize(attributes, size);
+	return false;
+}
+
 /* What we keep in each thread, log, unwind and bind lazily on its stack comes on top of what the program needs: a stack
  * that is asked to be small is larger by so many bytes, with room to spare. Others have room. */
 enum { PTW_SMALL_STACK = 256 << 10, PTW_EXTRA_STACK = 32 << 10 };

@@ -15,6 +15,7 @@
 
 #include "sys.h"
 
+#include <dlfcn.h>
 #include <link.h>
 #include <stdbool.h>
 
@@ -31,6 +32,15 @@
 #define PTW_NEXT_HASH(name)                                                       \
 	(PTW_NEXT_16(PTW_NEXT_16(PTW_NEXT_16(5381u, name, 0), name, 16), name, 32) +  \
 	 0 * sizeof(char[sizeof(name) - 1 <= PTW_NEXT_LONGEST ? 1 : -1]))
+
+/* A single function that we stand in front of: looked up at the first call. */
+#define PTW_NEXT(name)                                             \
+	({                                                         \
+		static __typeof__(&name) next;                     \
+		if (!next)                                         \
+			*(void **)&next = dlsym(RTLD_NEXT, #name); \
+		next;                                              \
+	})
 
 #define PTW_NEXT_OTHERS 64 /* with more objects before the C library all is left to dlsym */
 

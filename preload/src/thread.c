@@ -208,16 +208,14 @@ void ptw_thread_finished(const struct ptw_frame *caller)
 /* With a stack that has room for us, too. The copy shares glibc's members of the other, and is not destroyed. */
 static const pthread_attr_t *with_room(const pthread_attr_t *asked, pthread_attr_t *ret)
 {
-	void *low = NULL;
+	uint64_t low;
 	size_t size = 0;
 	if (!asked || ptw_process_mode) /* which finds room by itself */
 		return asked;
-	if (pthread_attr_getstack(asked, &low, &size) == 0 && low && (uint64_t)low + size != 0)
-		return asked; /* memory of the program */
-	*ret = *asked;
-	if (pthread_attr_getstacksize(asked, &size) != 0 || pthread_attr_setstacksize(ret, ptw_stack_size(size)) != 0)
+	if (ptw_stack_given(asked, &low, &size))
 		return asked;
-	return ret;
+	*ret = *asked;
+	return pthread_attr_setstacksize(ret, ptw_stack_size(size)) == 0 ? ret : asked;
 }
 
 static struct ptw_start *prepare(pthread_t *where, void *argument)

@@ -2,10 +2,10 @@
 /* Functions that hand memory to the kernel and are not of one shape: which memory depends on their arguments. */
 #define _GNU_SOURCE
 #undef _FORTIFY_SOURCE
+#include "next.h"
 #include "touch.h"
 #include "view.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <mqueue.h>
@@ -14,15 +14,6 @@
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/sem.h>
-
-/* One that we stand in front of: looked up at the first call. */
-#define NEXT(name)                                                      \
-	({                                                              \
-		static __typeof__(&name) next;                          \
-		if (!next)                                              \
-			*(void **)&next = dlsym(RTLD_NEXT, #name);      \
-		next;                                                   \
-	})
 
 #define LAST_ARGUMENT(before)            \
 	va_list list;                    \
@@ -49,7 +40,7 @@ PTW_EXPORT int semctl(int set, int number, int command, ...)
 		else if (command != SETVAL)
 			ptw_touch(last, sizeof(struct semid_ds), command != IPC_SET, &caller);
 	}
-	return NEXT(semctl)(set, number, command, last);
+	return PTW_NEXT(semctl)(set, number, command, last);
 }
 
 enum { LARGEST_REQUEST = 1024 }; /* bytes of what ptrace and prctl use, lists apart */
@@ -78,7 +69,7 @@ PTW_EXPORT int prctl(int option, ...)
 			else if (ptw_page_of(argument[i]) != PTW_PAGE_NONE) /* few options have pointers, and numbers do not look so */
 				ptw_touch((void *)argument[i], option == PR_GET_NAME ? 16 : LARGEST_REQUEST, true, &caller);
 	}
-	return NEXT(prctl)(option, argument[0], argument[1], argument[2], argument[3]);
+	return PTW_NEXT(prctl)(option, argument[0], argument[1], argument[2], argument[3]);
 }
 
 /* --- queues --- */
@@ -99,7 +90,7 @@ PTW_EXPORT mqd_t mq_open(const char *name, int flags, ...)
 		ptw_touch_string(name, &caller);
 		ptw_touch(attributes, sizeof *attributes, false, &caller);
 	}
-	return NEXT(mq_open)(name, flags, mode, attributes);
+	return PTW_NEXT(mq_open)(name, flags, mode, attributes);
 }
 
 mqd_t __mq_open_2(const char *name, int flags);
@@ -110,7 +101,7 @@ PTW_EXPORT mqd_t __mq_open_2(const char *name, int flags)
 		struct ptw_frame caller = PTW_CALLER;
 		ptw_touch_string(name, &caller);
 	}
-	return NEXT(__mq_open_2)(name, flags);
+	return PTW_NEXT(__mq_open_2)(name, flags);
 }
 
 /* Which way the bytes go depends on the pipe's end. */
@@ -122,5 +113,5 @@ PTW_EXPORT ssize_t vmsplice(int fd, const struct iovec *vector, size_t count, un
 		long mode = PTW_SYS(SYS_fcntl, fd, F_GETFL, 0, 0, 0, 0);
 		ptw_touch_vectors(vector, count, (mode & O_ACCMODE) == O_RDONLY, &caller);
 	}
-	return NEXT(vmsplice)(fd, vector, count, flags);
+	return PTW_NEXT(vmsplice)(fd, vector, count, flags);
 }
