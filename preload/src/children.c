@@ -10,8 +10,9 @@
 #include "real.h"
 #include "servant.h"
 #include "touch.h"
-#include "wait.h"
+#include "vforks.h"
 #include "view.h"
+#include "wait.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -288,7 +289,7 @@ static pid_t wait4_elsewhere(pid_t pid, int *ret, int options, struct rusage *us
 PTW_EXPORT pid_t wait4(pid_t pid, int *ret, int options, struct rusage *usage)
 {
 	PTW_VIEW_CALL;
-	if (!ptw_process_mode)
+	if (!ptw_is_kept())
 		return GLIBC(wait4)(pid, ret, options, usage);
 	if (pid > 0 && is_thread(pid))
 		return fail(ECHILD);
@@ -320,7 +321,7 @@ PTW_EXPORT int waitid(idtype_t type, id_t id, siginfo_t *ret, int options)
 {
 	PTW_VIEW_CALL;
 	siginfo_t info = {0};
-	if (!ptw_process_mode)
+	if (!ptw_is_kept())
 		return GLIBC(waitid)(type, id, ret, options);
 	if (type == P_PID && is_thread((pid_t)id))
 		return fail(ECHILD);

@@ -5,6 +5,7 @@
 
 #include "dispositions.h"
 #include "exec.h"
+#include "handlers.h"
 #include "instructions.h"
 #include "nap.h"
 #include "pages.h"
@@ -43,24 +44,22 @@ int ptw_install(int signal, uint64_t handler, uint64_t flags, uint64_t mask)
  * glibc decides whether this thread is at a cancellation point; if so, it does not come back. In a call that can be
  * cancelled its type is asynchronous, and a thread that cancels itself then has only half of what another's cancelling
  * notes down: the first cancellation point in a cleanup handler would wait for the rest for ever. So it is cancelled
- * while its type is deferred, and ends when it is put back: from within our handler, so that it ends with the signals
- * that were blocked `outside` (NULL: we are in none).
+ * while its type is deferred, and ends when it is put back.
  */
-static void cancel_here(const uint64_t *outside)
+static void cancel_here(void)
 {
 	int type;
-	if (outside)
-		PTW_SYS(SYS_rt_sigprocmask, SIG_SETMASK, outside, 0, sizeof *outside, 0, 0);
 	pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &type);
 	GLIBC(pthread_cancel)(pthread_self());
 	pthread_setcanceltype(type, NULL);
 }
 
-static void serve_requests(const uint64_t *outside)
+/* Whether it is to be cancelled, too, which is left to the caller. */
+static bool serve_requests(void)
 {
 	if (ptw_servant_is_one()) { /* no thread of the program, and asked for nothing else */
 		ptw_ids_serve();
-		return;
+		return false;
 	}
 	uint32_t requests = __atomic_exchange_n(&ptw_slot()->requests, 0, __ATOMIC_ACQ_REL);
 	if (requests & PTW_REQUEST_DISPOSITIONS)
@@ -79,22 +78,32 @@ static void serve_requests(const uint64_t *outside)
 		ptw_exec_serve();
 	if (requests & PTW_REQUEST_SIGNALS)
 		ptw_pending_return();
-	if (requests & PTW_REQUEST_CANCEL) {
+	if (requests & PTW_REQUEST_CANCEL)
 		ptw_slot()->napping = 0; /* it may not come back to where it began */
-		cancel_here(outside);
-	}
+	return requests & PTW_REQUEST_CANCEL;
 }
 
-void ptw_control_serve(void) { serve_requests(NULL); }
-
-static void serve(int signal, siginfo_t *info, void *data)
+void ptw_control_serve(void)
 {
-	const ucontext_t *context = data;
+	if (serve_requests())
+		cancel_here();
+}
+
+static void cancel_there(void)
+{
 	int before = errno;
-	(void)signal, (void)info;
-	ptw_control_runs++;
-	serve_requests((const uint64_t *)&context->uc_sigmask);
+	cancel_here();
 	errno = before;
+}
+
+static void serve(int signal, siginfo_t *info, void *context)
+{
+	int before = errno;
+	ptw_control_runs++;
+	bool cancelled = serve_requests();
+	errno = before;
+	if (cancelled) /* it ends on its own stack, and with what it has blocked */
+		ptw_handler_call(cancel_there, signal, info, context, (uint64_t)__builtin_frame_address(0) + 8);
 }
 
 /* On the stack for faults: of the stack that the thread is on, what lies below may be closed. */
@@ -124,8 +133,8 @@ int ptw_control_cancel(pthread_t thread)
 		return ESRCH;
 	if (index == (int)ptw_slot_index)
 		return GLIBC(pthread_cancel)(thread);
-	__atomic_store_n(&ptw_shared->slot[index].cancelled, 1, __ATOMIC_RELEASE);
-	ptw_control_request(&ptw_shared->slot[index], PTW_REQUEST_CANCEL);
+	if (!__atomic_exchange_n(&ptw_shared->slot[index].cancelled, 1, __ATOMIC_ACQ_REL)) /* once is enough */
+		ptw_control_request(&ptw_shared->slot[index], PTW_REQUEST_CANCEL);
 	return 0;
 }
 

@@ -9,6 +9,7 @@
 #include "pending.h"
 #include "probe_user.h"
 #include "real.h"
+#include "vforks.h"
 #include "watch_hit.h"
 
 #include <errno.h>
@@ -109,6 +110,16 @@ static struct ptw_action action_of(const struct sigaction *action)
 	return ret;
 }
 
+static struct sigaction sigaction_of(struct ptw_action action)
+{
+	struct sigaction ret;
+	memset(&ret, 0, sizeof ret);
+	ret.sa_handler = (sighandler_t)action.handler;
+	ret.sa_flags = (int)action.flags;
+	memcpy(&ret.sa_mask, &action.mask, sizeof action.mask);
+	return ret;
+}
+
 void ptw_dispositions_init(void)
 {
 	for (int signal = 1; signal <= 64; signal++) {
@@ -174,6 +185,17 @@ static struct ptw_action exchange(int signal, const struct ptw_action *action)
 	return before;
 }
 
+/* In a child of vfork: the kernel's alone is its own. It has ours where there are any, and those are not to be had. */
+static int exchange_apart(int signal, const struct sigaction *action, struct sigaction *old)
+{
+	struct sigaction before;
+	if (GLIBC(sigaction)(signal, remembered(signal) ? NULL : action, &before) != 0)
+		return -1;
+	if (old)
+		*old = remembered(signal) || before.sa_sigaction == ptw_on_signal ? sigaction_of(ptw_dispositions_get(signal)) : before;
+	return 0;
+}
+
 struct ptw_action ptw_dispositions_take(int signal)
 {
 	const struct ptw_action none = {0};
@@ -194,16 +216,14 @@ PTW_EXPORT int sigaction(int signal, const struct sigaction *restrict action, st
 		}
 		return GLIBC(sigaction)(signal, action, old);
 	}
+	if (ptw_is_apart())
+		return exchange_apart(signal, action, old);
 	struct ptw_action now;
 	if (action)
 		now = action_of(action);
 	struct ptw_action before = exchange(signal, action ? &now : NULL);
-	if (old) {
-		memset(old, 0, sizeof *old);
-		old->sa_handler = (sighandler_t)before.handler;
-		old->sa_flags = (int)before.flags;
-		memcpy(&old->sa_mask, &before.mask, sizeof before.mask);
-	}
+	if (old)
+		*old = sigaction_of(before);
 	return 0;
 }
 

@@ -113,7 +113,7 @@ static void be_alone(void)
 	meta->main_parent = (uint32_t)PTW_SYS(SYS_getppid, 0, 0, 0, 0, 0, 0);
 	meta->lock = meta->handshake_lock = meta->units_lock = meta->segments_lock = 0;
 	meta->open_lock = meta->files_lock = meta->once_lock = meta->orphans_lock = meta->break_lock = 0;
-	meta->create_lock = 0;
+	meta->create_lock = meta->semaphores_lock = 0;
 	ptw_loader_alone();
 	ptw_revoked_ranges->lock = 0;
 	ptw_page_locks_forget();
@@ -221,11 +221,15 @@ static long split(void *unused)
 	return pid;
 }
 
-static void adopt_orphans(bool yes)
+void ptw_fork_adopts(bool yes)
 {
+	if (yes)
+		ptw_lock(&ptw_shared->orphans_lock);
 	struct ptw_errand *errand = ptw_errand_begin();
 	ptw_errand_run(errand, SYS_prctl, PR_SET_CHILD_SUBREAPER, yes, 0, 0, 0);
 	ptw_errand_end(errand);
+	if (!yes)
+		ptw_unlock(&ptw_shared->orphans_lock);
 }
 
 /* On a private stack. */
@@ -253,7 +257,7 @@ static long go_between(void *data)
 	return pid < 0 ? pid : slot->fork_result;
 }
 
-static long on_private_stack(long (*function)(void *), void *argument)
+long ptw_fork_on_stack(long (*function)(void *), void *argument)
 {
 	long stack = PTW_SYS(SYS_mmap, 0, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (stack < 0 && stack >= -4095)
@@ -268,13 +272,10 @@ long ptw_fork_in_between(long (*function)(void *), void *argument)
 	uint64_t mask = PTW_ALL_BUT_FAULTS, before;
 	struct between between = {function, argument};
 	PTW_SYS(SYS_rt_sigprocmask, SIG_BLOCK, &mask, &before, sizeof mask, 0, 0);
-	ptw_lock(&ptw_shared->orphans_lock);
-	adopt_orphans(true);
-	long result = on_private_stack(go_between, &between);
-	if (result != 0) {
-		adopt_orphans(false);
-		ptw_unlock(&ptw_shared->orphans_lock);
-	}
+	ptw_fork_adopts(true);
+	long result = ptw_fork_on_stack(go_between, &between);
+	if (result != 0)
+		ptw_fork_adopts(false);
 	PTW_SYS(SYS_rt_sigprocmask, SIG_SETMASK, &before, 0, sizeof before, 0, 0);
 	return result;
 }
@@ -282,8 +283,9 @@ long ptw_fork_in_between(long (*function)(void *), void *argument)
 /* Several threads may hold one of them; these come before any that is taken in the child's making. */
 static long split_locked(void *between)
 {
-	uint32_t *locks[] = {&ptw_shared->lock,	      &ptw_shared->units_lock,	   &ptw_shared->open_lock,
-			     &ptw_shared->files_lock, &ptw_disposition_table->lock, &ptw_pending_table->lock};
+	uint32_t *locks[] = {&ptw_shared->semaphores_lock, &ptw_shared->lock,		&ptw_shared->units_lock,
+			     &ptw_shared->open_lock,	   &ptw_shared->files_lock,	&ptw_disposition_table->lock,
+			     &ptw_pending_table->lock};
 	for (unsigned i = 0; i < sizeof locks / sizeof *locks; i++)
 		ptw_lock(locks[i]);
 	long pid = split(between);
@@ -300,7 +302,7 @@ static pid_t fork_program(bool handlers_of_program)
 	PTW_SYS(SYS_rt_sigprocmask, SIG_BLOCK, &mask, &before, sizeof mask, 0, 0);
 	struct ptw_slot *slot = ptw_slot();
 	PTW_SYS(SYS_get_robust_list, 0, &slot->robust, &slot->robust_size, 0, 0, 0);
-	long pid = ptw_is_main() ? on_private_stack(split_locked, NULL) : ptw_fork_in_between(split_locked, NULL);
+	long pid = ptw_is_main() ? ptw_fork_on_stack(split_locked, NULL) : ptw_fork_in_between(split_locked, NULL);
 	if (pid == 0)
 		free_streams();
 	PTW_SYS(SYS_rt_sigprocmask, SIG_SETMASK, &before, 0, sizeof before, 0, 0);

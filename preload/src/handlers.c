@@ -12,6 +12,7 @@
 #include "probe_user.h"
 #include "real.h"
 #include "touch.h"
+#include "vforks.h"
 #include "view.h"
 
 #include <errno.h>
@@ -169,8 +170,15 @@ void ptw_handler_run_open(const struct ptw_action *action, int signal, siginfo_t
 /* What a handler that moves is to do, and its frame's size: read before another can begin. */
 static __thread struct moving {
 	struct ptw_action action;
+	void (*function)(void); /* instead of it */
 	uint64_t size;
 } moving __attribute__((tls_model("initial-exec")));
+
+static void call_open(void (*function)(void), const ucontext_t *context)
+{
+	PTW_SYS(SYS_rt_sigprocmask, SIG_SETMASK, &context->uc_sigmask, 0, sizeof(uint64_t), 0, 0);
+	function();
+}
 
 /* Returns to where the kernel would have us return: sigreturn, in which it reads the frame, and cannot fault. */
 static void arrived(int signal, siginfo_t *info, void *context)
@@ -178,7 +186,10 @@ static void arrived(int signal, siginfo_t *info, void *context)
 	const struct ptw_frame caller = PTW_CALLER;
 	const struct moving this = moving;
 	const uint64_t all = PTW_ALL_BUT_FAULTS & ~ptw_unblockable();
-	ptw_handler_run_open(&this.action, signal, info, context);
+	if (this.function)
+		call_open(this.function, context);
+	else
+		ptw_handler_run_open(&this.action, signal, info, context);
 	if (!ptw_stack_is_tracked())
 		return;
 	PTW_SYS(SYS_rt_sigprocmask, SIG_SETMASK, &all, 0, sizeof all, 0, 0); /* nobody takes it away in between */
@@ -199,7 +210,7 @@ static __attribute__((noreturn)) void go_on_at(uint64_t frame, int signal, sigin
  * The kernel's frame, [frame, end) on our stack, as if it had been made on the program's below `stack`: sigreturn takes it
  * from wherever it is. So ours is free again, however many handlers interrupt each other, and if they leave by longjmp.
  */
-static __attribute__((noreturn)) void move(const struct ptw_action *action, int signal, siginfo_t *info, ucontext_t *context,
+static __attribute__((noreturn)) void move(struct moving what, int signal, siginfo_t *info, ucontext_t *context,
 					   uint64_t frame, uint64_t stack)
 {
 	const uint64_t line = 64; /* the registers' part keeps its alignment */
@@ -209,18 +220,32 @@ static __attribute__((noreturn)) void move(const struct ptw_action *action, int 
 	context = (ucontext_t *)((uint64_t)context + by);
 	if ((uint64_t)context->uc_mcontext.fpregs - frame < size)
 		context->uc_mcontext.fpregs = (fpregset_t)((uint64_t)context->uc_mcontext.fpregs + by);
-	moving = (struct moving){*action, size};
+	moving = what;
+	moving.size = size;
 	go_on_at(to, signal, (siginfo_t *)((uint64_t)info + by), context);
 }
 
-/* Where a handler's frame is to lie; 0 where it is. */
-static uint64_t stack_for(const struct ptw_action *action, const ucontext_t *context)
+/* Where a frame is to lie that is on our stack; 0 where it is. */
+static uint64_t below(const ucontext_t *context)
 {
 	uint64_t interrupted = (uint64_t)context->uc_mcontext.gregs[REG_RSP];
-	if (!ptw_has_handler(action) || ptw_fault_stack_has(interrupted))
-		return 0;
-	uint64_t top = alternate_for(action, interrupted);
-	return top ? top : interrupted - RED_ZONE;
+	return ptw_fault_stack_has(interrupted) ? 0 : interrupted - RED_ZONE;
+}
+
+/* The same of a handler's. */
+static uint64_t stack_for(const struct ptw_action *action, const ucontext_t *context)
+{
+	uint64_t stack = ptw_has_handler(action) ? below(context) : 0;
+	uint64_t top = stack ? alternate_for(action, (uint64_t)context->uc_mcontext.gregs[REG_RSP]) : 0;
+	return top ? top : stack;
+}
+
+void ptw_handler_call(void (*function)(void), int signal, siginfo_t *info, ucontext_t *context, uint64_t frame)
+{
+	uint64_t stack = below(context);
+	if (ptw_fault_stack_has(frame) && stack)
+		move((struct moving){.function = function}, signal, info, context, frame, stack);
+	call_open(function, context);
 }
 
 void ptw_on_signal(int signal, siginfo_t *info, void *context)
@@ -232,7 +257,7 @@ void ptw_on_signal(int signal, siginfo_t *info, void *context)
 	if (!ptw_fault_stack_has(frame))
 		ptw_handler_run(&action, signal, info, context);
 	else if (stack)
-		move(&action, signal, info, context, frame, stack);
+		move((struct moving){.action = action}, signal, info, context, frame, stack);
 	else
 		ptw_handler_run_open(&action, signal, info, context);
 }
@@ -246,7 +271,7 @@ PTW_EXPORT int sigaltstack(const stack_t *restrict stack, stack_t *restrict old)
 	bool inside = on_alternate((uint64_t)__builtin_frame_address(0));
 	stack_t before = alternate_set ? alternate : (stack_t){.ss_flags = SS_DISABLE};
 	before.ss_flags |= inside ? SS_ONSTACK : 0;
-	if (stack) {
+	if (stack && ptw_is_kept()) { /* in a child of vfork, for its exec: not the parent's */
 		stack_t now = *stack;
 		bool off = now.ss_flags & SS_DISABLE, known = !(now.ss_flags & ~(SS_DISABLE | SS_ONSTACK | AUTODISARM));
 		if (inside || !known || (!off && now.ss_size < (size_t)MINSIGSTKSZ)) {

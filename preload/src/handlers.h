@@ -20,6 +20,10 @@ PTW_HIDDEN void ptw_handler_run(const struct ptw_action *action, int signal, sig
 /* The same, of who came with everything blocked: a handler runs with what it is to have blocked. */
 PTW_HIDDEN void ptw_handler_run_open(const struct ptw_action *action, int signal, siginfo_t *info, ucontext_t *context);
 
+/* Call `function`, which may not come back, as a handler would be that blocks nothing: for a handler of ours that came with
+ * everything blocked, whose frame begins at `frame` (its return address). Returns, if at all, as that handler would. */
+PTW_HIDDEN void ptw_handler_call(void (*function)(void), int signal, siginfo_t *info, ucontext_t *context, uint64_t frame);
+
 /* `info` came with a signal, by whatever way: say who sent it as the program knows it. False: it was for the process
  * group, of which every thread gets one; the main process's counts. */
 PTW_HIDDEN bool ptw_signal_arrived(siginfo_t *info);

@@ -6,7 +6,7 @@
 #include "life.h"
 #include "program.h"
 #include "real.h"
-#include "slots.h"
+#include "vforks.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -51,12 +51,14 @@ static int give_name(struct ptw_slot *slot, const char *name)
 	return error;
 }
 
-PTW_EXPORT pid_t getpid(void) { return ptw_process_mode ? (pid_t)ptw_shared->main_pid : GLIBC(getpid)(); }
+PTW_EXPORT pid_t getpid(void) { return ptw_is_kept() ? (pid_t)ptw_shared->main_pid : GLIBC(getpid)(); }
 
 PTW_EXPORT pid_t getppid(void)
 {
 	if (!ptw_process_mode)
 		return GLIBC(getppid)();
+	if (ptw_is_apart()) /* not the process in between */
+		return ptw_vforked == 1 ? (pid_t)ptw_shared->main_pid : GLIBC(getppid)();
 	if (ptw_is_main()) /* it may have changed */
 		ptw_shared->main_parent = (uint32_t)PTW_SYS(SYS_getppid, 0, 0, 0, 0, 0, 0);
 	return (pid_t)ptw_shared->main_parent;

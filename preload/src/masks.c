@@ -11,6 +11,7 @@
 #include "pending.h"
 #include "real.h"
 #include "touch.h"
+#include "vforks.h"
 #include "view.h"
 #include "watch.h"
 
@@ -50,16 +51,18 @@ static void look_again(void)
 static int change(int how, const sigset_t *set, sigset_t *old)
 {
 	struct ptw_slot *slot = ptw_slot();
+	bool kept = ptw_is_kept();
 	sigset_t before, copy;
 	if (set && how != SIG_BLOCK && how != SIG_UNBLOCK && how != SIG_SETMASK)
 		return EINVAL;
 	if (set) {
 		uint64_t bits = bits_of(set) & (how == SIG_UNBLOCK ? ~0ull : ~ptw_unblockable());
 		copy = set_of(bits);
-		ptw_mask_publish(changed(slot->blocked, how, bits));
+		if (kept)
+			ptw_mask_publish(changed(slot->blocked, how, bits));
 	}
 	int error = GLIBC(pthread_sigmask)(how, set ? &copy : NULL, &before);
-	if (set) {
+	if (set && kept) {
 		uint64_t now = changed(bits_of(&before), how, bits_of(&copy));
 		if (now != slot->blocked) /* the C library had changed it by itself */
 			ptw_mask_publish(now);
@@ -117,7 +120,7 @@ PTW_EXPORT int sigrelse(int signal)
 PTW_EXPORT int sigpending(sigset_t *ret)
 {
 	uint64_t bits = 0;
-	if (!ptw_process_mode)
+	if (!ptw_is_kept())
 		return GLIBC(sigpending)(ret);
 	PTW_SYS(SYS_rt_sigpending, &bits, sizeof bits, 0, 0, 0, 0);
 	*ret = set_of(bits | ptw_pending_kept());

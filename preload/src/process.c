@@ -14,6 +14,7 @@
 #define _GNU_SOURCE
 #include "process.h"
 
+#include "fork.h"
 #include "heap.h"
 #include "kept_preload.h"
 #include "last_key.h"
@@ -227,6 +228,14 @@ static void fork_parent(void)
 	ptw_log(&event, &caller, now, now);
 }
 
+/* The thread may have the smallest stack that there is. */
+static long begin_again(void *unused)
+{
+	(void)unused;
+	begin(PTW_HELLO_FORK, ptw_process.lists);
+	return 0;
+}
+
 static void fork_child(void)
 {
 	struct ptw_frame caller = PTW_CALLER;
@@ -242,7 +251,8 @@ static void fork_child(void)
 	*ptw_process.serials = ptw_self.serial = 1;
 	ptw_self.state = PTW_THREAD_UNTRACED;
 	ptw_watches_forked();
-	begin(PTW_HELLO_FORK, ptw_process.lists);
+	if (ptw_fork_on_stack(begin_again, NULL) != 0)
+		begin_again(NULL);
 	if (!ptw_process.traced) /* a put that the fork interrupted still writes: not into the parent's lists */
 		PTW_SYS(SYS_mmap, ptw_process.lists, PTW_LISTS_BYTES, PROT_READ | PROT_WRITE,
 			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);

@@ -112,6 +112,8 @@
 	X(pthread_rwlock_destroy, NULL)               \
 	X(pthread_barrier_destroy, NULL)              \
 	X(sem_init, NULL)                             \
+	X(sem_open, NULL)                             \
+	X(sem_close, NULL)                            \
 	X(sem_destroy, NULL)                          \
 	X(sem_getvalue, NULL)                         \
 	X(pthread_once, NULL)                         \

@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include "pending.h"
 #include "real.h"
+#include "vforks.h"
 #include "view.h"
 
 #include <errno.h>
@@ -23,7 +24,7 @@ static int as_errno(long result)
 /* Whichever of its threads is named. */
 static bool is_this_program(pid_t pid)
 {
-	return pid > 0 && ptw_process_mode && (pid == (pid_t)ptw_shared->main_pid || ptw_slot_of_pid(pid));
+	return pid > 0 && ptw_is_kept() && (pid == (pid_t)ptw_shared->main_pid || ptw_slot_of_pid(pid));
 }
 
 /* A signal for this program, with what its receiver is told. */
@@ -65,7 +66,7 @@ PTW_EXPORT int kill(pid_t pid, int signal)
 PTW_EXPORT int sigqueue(pid_t pid, int signal, const union sigval value)
 {
 	PTW_VIEW_CALL;
-	if (!ptw_process_mode)
+	if (!ptw_is_kept())
 		return GLIBC(sigqueue)(pid, signal, value);
 	siginfo_t info = info_of(signal, SI_QUEUE);
 	info.si_value = value;
@@ -93,6 +94,6 @@ PTW_EXPORT int pthread_sigqueue(pthread_t thread, int signal, const union sigval
 PTW_EXPORT int tgkill(pid_t group, pid_t thread, int signal)
 {
 	PTW_VIEW_CALL;
-	const struct ptw_slot *slot = ptw_process_mode && group == (pid_t)ptw_shared->main_pid ? ptw_slot_of_pid(thread) : NULL;
+	const struct ptw_slot *slot = ptw_is_kept() && group == (pid_t)ptw_shared->main_pid ? ptw_slot_of_pid(thread) : NULL;
 	return as_errno(PTW_SYS(SYS_tgkill, slot ? (pid_t)slot->pid : group, thread, signal, 0, 0, 0));
 }

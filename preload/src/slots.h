@@ -100,6 +100,7 @@ struct ptw_meta {
 	uint32_t orphans_lock; /* the main process is a subreaper, for one thread's fork */
 	uint32_t break_lock;
 	uint32_t create_lock; /* glibc's list of threads */
+	uint32_t semaphores_lock;
 	uint32_t places_given; /* so often was one asked for; places.c */
 	uint32_t place_of_main;
 	uint64_t places_used[PTW_PLACES / 64]; /* a bit each */
@@ -108,6 +109,7 @@ struct ptw_meta {
 	uint64_t open_used; /* bytes of the untracked heap ever given out */
 	uint64_t task_bodies[PTW_TASK_BODIES]; /* openmp_tasks.c */
 	const struct link_map *openmp_runtime; /* openmp_tool.c */
+	struct ptw_named *semaphores; /* sem_names.c */
 	uint32_t openmp_has_tasks;
 	struct ptw_slot slot[PTW_SLOTS];
 };

@@ -5,6 +5,7 @@
 
 #include "errand.h"
 #include "real.h"
+#include "vforks.h"
 
 #include <errno.h>
 #include <string.h>
@@ -332,17 +333,17 @@ static int interval(long number, int which, const struct itimerval *value, struc
 
 PTW_EXPORT int setitimer(__itimer_which_t which, const struct itimerval *restrict value, struct itimerval *restrict old)
 {
-	return ptw_process_mode ? interval(SYS_setitimer, (int)which, value, old) : GLIBC(setitimer)(which, value, old);
+	return ptw_is_kept() ? interval(SYS_setitimer, (int)which, value, old) : GLIBC(setitimer)(which, value, old);
 }
 
 PTW_EXPORT int getitimer(__itimer_which_t which, struct itimerval *ret)
 {
-	return ptw_process_mode ? interval(SYS_getitimer, (int)which, NULL, ret) : GLIBC(getitimer)(which, ret);
+	return ptw_is_kept() ? interval(SYS_getitimer, (int)which, NULL, ret) : GLIBC(getitimer)(which, ret);
 }
 
 PTW_EXPORT unsigned alarm(unsigned seconds)
 {
-	if (!ptw_process_mode)
+	if (!ptw_is_kept())
 		return GLIBC(alarm)(seconds);
 	struct ptw_errand *errand = ptw_errand_begin();
 	long result = ptw_errand_run(errand, SYS_alarm, seconds, 0, 0, 0, 0);

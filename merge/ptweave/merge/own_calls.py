@@ -24,7 +24,7 @@ ANY: tuple[str, ...] = ()
 
 ON_BEHALF = {
     "syscall": ANY, "ptw_raw_call": ANY, "split": ("clone",), "split_locked": ("clone",),
-    "ptw_control_kill": ("tgkill",), "ptw_exec_serve": ("execve",),
+    "vfork": ("vfork",), "ptw_vfork_split": ("clone",), "ptw_control_kill": ("tgkill",), "ptw_exec_serve": ("execve",),
     "ptw_close_part": ("close_range",), "close_each": ("close",),
     "ptw_change_ids": ("setuid", "setgid", "setreuid", "setregid", "setresuid", "setresgid", "setgroups"),
     "copy": ("process_vm_readv", "process_vm_writev"),
