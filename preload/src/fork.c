@@ -16,6 +16,7 @@
 #include "errand.h"
 #include "files.h"
 #include "handshake.h"
+#include "heap.h"
 #include "herald.h"
 #include "loader.h"
 #include "pages.h"
@@ -50,45 +51,79 @@ struct between {
 
 /* --- handlers --- */
 
-struct handler {
+struct handlers {
 	void (*prepare)(void), (*parent)(void), (*child)(void);
 	void *library;
 };
 
-static struct handler handlers[HANDLERS];
-static uint32_t handler_count, handler_lock;
+/* Of process mode, in the order in which they were registered. */
+struct ptw_fork_handler {
+	struct ptw_fork_handler *next, *before;
+	struct handlers handlers;
+};
+
+/* Those that came before it, when there was one thread. */
+static struct handlers early[HANDLERS];
+static uint32_t early_count;
 
 int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void), void *library);
 
-/* glibc has them too, for when process mode could not begin. */
+/* Whichever thread registers them, they are the program's. */
+static int add(const struct handlers *handlers)
+{
+	struct ptw_meta *meta = ptw_shared;
+	struct ptw_fork_handler *added = ptw_open_take(sizeof *added);
+	uint64_t mask;
+	if (!added)
+		return ENOMEM;
+	*added = (struct ptw_fork_handler){NULL, NULL, *handlers};
+	ptw_block_signals(&mask);
+	ptw_lock(&meta->fork_handlers_lock);
+	added->before = meta->last_fork_handler;
+	__atomic_store_n(added->before ? &added->before->next : &meta->fork_handlers, added, __ATOMIC_RELEASE);
+	__atomic_store_n(&meta->last_fork_handler, added, __ATOMIC_RELEASE);
+	ptw_unlock(&meta->fork_handlers_lock);
+	ptw_restore_signals(&mask);
+	return 0;
+}
+
+/* glibc has the early ones, too, for when process mode could not begin. */
 PTW_EXPORT int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void), void *library)
 {
-	ptw_lock(&handler_lock);
-	if (handler_count < HANDLERS)
-		handlers[handler_count++] = (struct handler){prepare, parent, child, library};
-	ptw_unlock(&handler_lock);
+	const struct handlers handlers = {prepare, parent, child, library};
+	if (ptw_process_mode)
+		return add(&handlers);
+	uint32_t at = __atomic_fetch_add(&early_count, 1, __ATOMIC_RELAXED);
+	if (at < HANDLERS)
+		early[at] = handlers;
 	return GLIBC(__register_atfork)(prepare, parent, child, library);
 }
 
 extern void *__dso_handle __attribute__((visibility("hidden")));
 
 /* Ours are always run: without them the child would write to what its parent logs. */
-static bool is_run(const struct handler *handler, bool programs) { return programs || handler->library == __dso_handle; }
+static void run(const struct handlers *handlers, void (*function)(void), bool programs)
+{
+	if (function && (programs || handlers->library == __dso_handle))
+		function();
+}
+
+bool ptw_fork_knows_all(void) { return early_count <= HANDLERS; }
 
 static void run_prepare(bool programs)
 {
-	for (uint32_t i = handler_count; i-- > 0;)
-		if (handlers[i].prepare && is_run(&handlers[i], programs))
-			handlers[i].prepare();
+	for (struct ptw_fork_handler *at = __atomic_load_n(&ptw_shared->last_fork_handler, __ATOMIC_ACQUIRE); at; at = at->before)
+		run(&at->handlers, at->handlers.prepare, programs);
+	for (uint32_t i = early_count; i-- > 0;)
+		run(&early[i], early[i].prepare, programs);
 }
 
 static void run_after(bool child, bool programs)
 {
-	for (uint32_t i = 0; i < handler_count; i++) {
-		void (*function)(void) = child ? handlers[i].child : handlers[i].parent;
-		if (function && is_run(&handlers[i], programs))
-			function();
-	}
+	for (uint32_t i = 0; i < early_count; i++)
+		run(&early[i], child ? early[i].child : early[i].parent, programs);
+	for (struct ptw_fork_handler *at = __atomic_load_n(&ptw_shared->fork_handlers, __ATOMIC_ACQUIRE); at; at = at->next)
+		run(&at->handlers, child ? at->handlers.child : at->handlers.parent, programs);
 }
 
 /* --- the child --- */
@@ -113,7 +148,7 @@ static void be_alone(void)
 	meta->main_parent = (uint32_t)PTW_SYS(SYS_getppid, 0, 0, 0, 0, 0, 0);
 	meta->lock = meta->handshake_lock = meta->units_lock = meta->segments_lock = 0;
 	meta->open_lock = meta->files_lock = meta->once_lock = meta->orphans_lock = meta->break_lock = 0;
-	meta->create_lock = meta->semaphores_lock = 0;
+	meta->create_lock = meta->semaphores_lock = meta->fork_handlers_lock = 0;
 	ptw_loader_alone();
 	ptw_revoked_ranges->lock = 0;
 	ptw_page_locks_forget();
@@ -283,9 +318,10 @@ long ptw_fork_in_between(long (*function)(void *), void *argument)
 /* Several threads may hold one of them; these come before any that is taken in the child's making. */
 static long split_locked(void *between)
 {
-	uint32_t *locks[] = {&ptw_shared->semaphores_lock, &ptw_shared->lock,		&ptw_shared->units_lock,
-			     &ptw_shared->open_lock,	   &ptw_shared->files_lock,	&ptw_disposition_table->lock,
-			     &ptw_pending_table->lock};
+	uint32_t *locks[] = {&ptw_shared->fork_handlers_lock, &ptw_shared->semaphores_lock,
+			     &ptw_shared->lock,		      &ptw_shared->units_lock,
+			     &ptw_shared->open_lock,	      &ptw_shared->files_lock,
+			     &ptw_disposition_table->lock,    &ptw_pending_table->lock};
 	for (unsigned i = 0; i < sizeof locks / sizeof *locks; i++)
 		ptw_lock(locks[i]);
 	long pid = split(between);

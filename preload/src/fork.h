@@ -14,6 +14,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+/* Before process mode begins: all handlers of pthread_atfork that were registered have room here. */
+bool ptw_fork_knows_all(void) __attribute__((visibility("hidden")));
+
 pid_t ptw_program_fork(void) __attribute__((visibility("hidden")));
 
 /* The same without the program's fork handlers: _Fork. */

@@ -4,6 +4,7 @@
 #include "control.h"
 #include "heap.h"
 #include "life.h"
+#include "process.h"
 #include "program.h"
 #include "real.h"
 #include "vforks.h"
@@ -98,6 +99,15 @@ PTW_EXPORT int pthread_getname_np(pthread_t thread, char *ret, size_t size)
 	return 0;
 }
 
+/* Without what we had it be larger. */
+static void tell_asked(pthread_attr_t *attributes, size_t extra)
+{
+	void *low;
+	size_t size;
+	if (extra && pthread_attr_getstack(attributes, &low, &size) == 0)
+		pthread_attr_setstack(attributes, (char *)low + extra, size - extra);
+}
+
 /* The main thread's stack is not the one glibc knows, and others were given theirs by us: glibc knows of no guard. It made
  * all of them joinable. */
 PTW_EXPORT int pthread_getattr_np(pthread_t thread, pthread_attr_t *attributes)
@@ -105,11 +115,13 @@ PTW_EXPORT int pthread_getattr_np(pthread_t thread, pthread_attr_t *attributes)
 	ptw_untracked_malloc++; /* it has the kernel write to what it allocates */
 	int error = GLIBC(pthread_getattr_np)(thread, attributes);
 	ptw_untracked_malloc--;
+	if (error == 0 && !ptw_process_mode)
+		tell_asked(attributes, ptw_thread_extra(thread));
 	int index = error == 0 && ptw_process_mode ? ptw_slot_of(thread) : -1;
 	if (index < 0)
 		return error;
 	const struct ptw_slot *slot = &ptw_shared->slot[index];
-	pthread_attr_setstack(attributes, (void *)slot->given, slot->given_size);
+	pthread_attr_setstack(attributes, (void *)(slot->given + slot->given_size - slot->told_size), slot->told_size);
 	pthread_attr_setdetachstate(attributes, slot->detached ? PTHREAD_CREATE_DETACHED : PTHREAD_CREATE_JOINABLE);
 	if (thread != ptw_shared->slot[0].handle)
 		pthread_attr_setguardsize(attributes, slot->guard);

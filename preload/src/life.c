@@ -79,9 +79,11 @@ static int place_stack(struct ptw_slot *slot, uint32_t index, const pthread_attr
 	slot->guard = 0;
 	if (ptw_stack_given(attributes, &low, &size)) {
 		set_stack(slot, low, size);
+		slot->told_size = size;
 		return 0;
 	}
 	pthread_attr_getguardsize(attributes, &slot->guard);
+	slot->told_size = size;
 	size = (ptw_stack_size(size) + PTW_PAGE - 1) & ~(PTW_PAGE - 1);
 	uint64_t area = PTW_REGION + index * PTW_STACK_AREA;
 	if (size <= PTW_STACK_AREA - PTW_STACK_MARGIN) {

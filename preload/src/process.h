@@ -54,6 +54,9 @@ PTW_HIDDEN void ptw_thread_watch_end(void);
 
 PTW_HIDDEN void ptw_threads_init(void);
 
+/* Where threads are threads: how many bytes the thread's stack is larger than was asked for; 0 where that is not known. */
+PTW_HIDDEN size_t ptw_thread_extra(pthread_t thread);
+
 /* Process mode begins: threads are made known to all processes. */
 PTW_HIDDEN void ptw_threads_share(void);
 

@@ -51,6 +51,7 @@ struct ptw_slot {
 	uint64_t stack_size;
 	uint64_t given; /* what of it the C library is given: of memory of the program, less than whole pages */
 	uint64_t given_size;
+	uint64_t told_size; /* of its upper end: what the program asked for, and is told */
 	uint64_t guard; /* bytes below the stack, as its attribute asks for; 0 for memory of the program */
 	uint64_t stack_run; /* heap run that holds the stack, 0: the slot's area or the program's memory */
 	uint64_t open_from; /* thread-local storage: always open to everybody, from here */
@@ -101,6 +102,7 @@ struct ptw_meta {
 	uint32_t break_lock;
 	uint32_t create_lock; /* glibc's list of threads */
 	uint32_t semaphores_lock;
+	uint32_t fork_handlers_lock;
 	uint32_t places_given; /* so often was one asked for; places.c */
 	uint32_t place_of_main;
 	uint64_t places_used[PTW_PLACES / 64]; /* a bit each */
@@ -110,6 +112,7 @@ struct ptw_meta {
 	uint64_t task_bodies[PTW_TASK_BODIES]; /* openmp_tasks.c */
 	const struct link_map *openmp_runtime; /* openmp_tool.c */
 	struct ptw_named *semaphores; /* sem_names.c */
+	struct ptw_fork_handler *fork_handlers, *last_fork_handler; /* fork.c */
 	uint32_t openmp_has_tasks;
 	struct ptw_slot slot[PTW_SLOTS];
 };

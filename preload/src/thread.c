@@ -43,6 +43,7 @@ struct ptw_start {
 	uint64_t serial;
 	uint32_t creator;
 	uint32_t tid; /* once the thread runs */
+	uint32_t extra; /* bytes of its stack that nobody asked for */
 };
 
 /* In process mode the pool is shared. */
@@ -206,7 +207,7 @@ void ptw_thread_finished(const struct ptw_frame *caller)
 /* --- create ------------------------------------------------------------------------------------------------------ */
 
 /* With a stack that has room for us, too. The copy shares glibc's members of the other, and is not destroyed. */
-static const pthread_attr_t *with_room(const pthread_attr_t *asked, pthread_attr_t *ret)
+static const pthread_attr_t *with_room(const pthread_attr_t *asked, pthread_attr_t *ret, struct ptw_start *start)
 {
 	uint64_t low;
 	size_t size = 0;
@@ -215,7 +216,19 @@ static const pthread_attr_t *with_room(const pthread_attr_t *asked, pthread_attr
 	if (ptw_stack_given(asked, &low, &size))
 		return asked;
 	*ret = *asked;
-	return pthread_attr_setstacksize(ret, ptw_stack_size(size)) == 0 ? ret : asked;
+	if (pthread_attr_setstacksize(ret, ptw_stack_size(size)) != 0)
+		return asked;
+	if (start)
+		start->extra = (uint32_t)(ptw_stack_size(size) - size);
+	return ret;
+}
+
+size_t ptw_thread_extra(pthread_t thread)
+{
+	for (const struct ptw_start *start = starts; start < starts + STARTS; start++)
+		if (start->used && start->handle == thread && start->extra)
+			return start->extra;
+	return 0;
 }
 
 static struct ptw_start *prepare(pthread_t *where, void *argument)
@@ -260,7 +273,7 @@ PTW_EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attribute
 		ptw_fit_surprise((const void *)caller.pc);
 	pthread_attr_t roomy;
 	struct ptw_start *start = ptw_tracing() ? prepare(thread, argument) : NULL;
-	attributes = with_room(attributes, &roomy);
+	attributes = with_room(attributes, &roomy, start);
 	if (!start)
 		return REAL(pthread_create)(thread, attributes, routine, argument);
 	uint64_t enter = ptw_tsc();

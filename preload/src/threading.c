@@ -58,6 +58,8 @@ static const char *set_up(void)
 	bool all_locks = false;
 	if (!single_threaded())
 		return "a thread runs before main(): threads stay threads";
+	if (!ptw_fork_knows_all())
+		return "more than 256 fork handlers before main(): threads stay threads";
 	if (ptw_spawn_init() != 0 || ptw_libc_locks_share(&all_locks) != 0 || ptw_loader_init() != 0)
 		return "this C library is not one process mode knows: threads stay threads";
 	if (!all_locks)
@@ -87,7 +89,7 @@ static const char *begin(void)
 		slot->stack = PTW_REGION + PTW_STACK_MARGIN;
 		slot->stack_size = PTW_STACK_AREA - PTW_STACK_MARGIN;
 		slot->given = slot->stack;
-		slot->given_size = slot->stack_size;
+		slot->given_size = slot->told_size = slot->stack_size;
 		slot->open_from = slot->open_to = slot->stack + slot->stack_size;
 		ptw_slot_prepare(slot);
 		ptw_slot_live(slot);
