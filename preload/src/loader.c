@@ -148,6 +148,7 @@ static void find_dlopen(void)
 static const struct link_map *unkept[ALLOCATED];
 static uint32_t unkept_count;
 static int unkept_by;
+static uint32_t kept; /* libraries, so far */
 
 /* Is a thread in a dlopen already, in the constructor of what it loads? */
 static bool is_loading(int tid)
@@ -159,7 +160,11 @@ static bool is_loading(int tid)
 }
 
 /* The C library unloads conversions that nobody uses, in the process of who used them last. */
-static void keep_loaded(const struct link_map *map) { next_dlopen(map->l_name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE); }
+static void keep_loaded(const struct link_map *map)
+{
+	next_dlopen(map->l_name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+	kept++;
+}
 
 /* Those that had to wait: whoever opens a library before its turn has its constructor run before those of what it needs. */
 static void keep_those_left(void)
@@ -269,11 +274,14 @@ static __attribute__((noinline)) void *load(const char *path, int mode)
 		path = "/dev/null/libtthread has no room for more libraries"; /* what dlerror says */
 	}
 	ptw_segments_catch_up(); /* what others have loaded is not to be mapped over */
+	uint32_t before = kept;
 	void *library = next_dlopen(path, mode);
 	if (take_loaded())
 		share();
 	if (ptw_loader_pending & UNKEPT)
 		keep_those_left();
+	if (!library && kept != before) /* dlerror knows nothing of it any more */
+		library = next_dlopen(path, mode);
 	leave();
 	return library;
 }

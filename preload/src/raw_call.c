@@ -130,8 +130,18 @@ static bool prepare(long number, long *argument, const struct ptw_frame *caller,
 	case SYS_writev:
 	case SYS_preadv:
 	case SYS_pwritev:
+	case SYS_preadv2:
+	case SYS_pwritev2:
 		ptw_touch_vectors((const struct iovec *)argument[1], (uint64_t)argument[2],
-				  number == SYS_readv || number == SYS_preadv, caller);
+				  number == SYS_readv || number == SYS_preadv || number == SYS_preadv2, caller);
+		break;
+	case SYS_recvmsg:
+	case SYS_sendmsg:
+		ptw_touch_message((const struct msghdr *)argument[1], number == SYS_recvmsg, caller);
+		break;
+	case SYS_recvmmsg:
+	case SYS_sendmmsg:
+		ptw_touch_messages((const struct mmsghdr *)argument[1], (unsigned)argument[2], number == SYS_recvmmsg, caller);
 		break;
 	case SYS_getdents64:
 		ptw_touch((const void *)argument[1], (uint64_t)argument[2], true, caller);
