@@ -108,27 +108,32 @@ TRY(omp_test_nest_lock_)
 POST(GOMP_doacross_post, long)
 POST(GOMP_doacross_ull_post, unsigned long long)
 
+/* Behind the first of them; of these, so many are passed in registers. */
+enum { NESTED = 63, IN_REGISTERS = 5 };
+
 /* How many numbers there are only the library knows: as many are handed on as loops may be nested, though what lies behind
- * those that there are is something else. */
+ * those that there are is something else. A structure of this size is passed where arguments are that have no register. */
 #define WAIT(name, type)                                                                                      \
+	struct name##_counts {                                                                                \
+		type on_stack[NESTED - IN_REGISTERS];                                                         \
+	};                                                                                                    \
 	PTW_EXPORT void name(type first, ...)                                                                 \
 	{                                                                                                     \
 		struct ptw_frame caller = PTW_CALLER;                                                         \
-		const struct ptw_openmp *openmp = ptw_openmp_for(caller.pc);                                  \
+		void (*wait)(type, type, type, type, type, type, struct name##_counts);                       \
+		*(void **)&wait = (void *)ptw_openmp_for(caller.pc)->name;                                     \
 		uint64_t enter = ptw_tsc();                                                                   \
-		type other[NESTED];                                                                           \
+		type in[IN_REGISTERS];                                                                        \
+		struct name##_counts rest;                                                                    \
 		va_list list;                                                                                 \
 		va_start(list, first);                                                                        \
 		for (unsigned i = 0; i < NESTED; i++)                                                         \
-			other[i] = va_arg(list, type);                                                        \
+			*(i < IN_REGISTERS ? &in[i] : &rest.on_stack[i - IN_REGISTERS]) = va_arg(list, type); \
 		va_end(list);                                                                                 \
-		openmp->name(first, other[0], other[1], other[2], other[3], other[4], other[5], other[6], other[7],  \
-			     other[8], other[9], other[10], other[11], other[12], other[13], other[14]);      \
+		wait(first, in[0], in[1], in[2], in[3], in[4], rest);                                         \
 		if (turn())                                                                                   \
 			ptw_team_acquire(PTW_SEM_WAIT, &caller, enter, turn(), 0, 0);                         \
 	}
-
-enum { NESTED = 15 };
 
 WAIT(GOMP_doacross_wait, long)
 WAIT(GOMP_doacross_ull_wait, unsigned long long)

@@ -23,6 +23,7 @@
 #include "windows.h"
 
 #include <errno.h>
+#include <link.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -132,9 +133,38 @@ static bool open_for_good(uint64_t address, uint32_t page)
 	return true;
 }
 
+static bool stacks_execute;
+
+static int look_at_stack(struct dl_phdr_info *info, size_t size, void *unused)
+{
+	(void)size, (void)unused;
+	for (int i = 0; i < info->dlpi_phnum; i++)
+		if (info->dlpi_phdr[i].p_type == PT_GNU_STACK && info->dlpi_phdr[i].p_flags & PF_X)
+			stacks_execute = true;
+	return stacks_execute;
+}
+
+void ptw_pages_init_stacks(void) { dl_iterate_phdr(look_at_stack, NULL); }
+
+/* Code on a stack: of functions that are defined within others. Such a page is executable memory from then on. */
+static bool make_code(uint32_t page)
+{
+	const int all = PROT_READ | PROT_WRITE | PROT_EXEC;
+	uint64_t address = ptw_page_address(page);
+	if (!stacks_execute || (address - PTW_REGION >= PTW_STACKS_SIZE && !ptw_page_own_stack(page)))
+		return false;
+	if (!ptw_limits[page])
+		ptw_pages_limit(address, PTW_PAGE, all);
+	return ptw_limit_or(page, 0) == all;
+}
+
 bool ptw_pages_execute(uint64_t address)
 {
 	uint32_t page = ptw_page_of(address);
+	if (page != PTW_PAGE_NONE && make_code(page) && (!ptw_tracking || ptw_page_states[page] == PTW_ALWAYS)) {
+		ptw_protect(ptw_page_address(page), PTW_PAGE, PROT_READ | PROT_WRITE | PROT_EXEC);
+		return true;
+	}
 	if (!ptw_tracking || page == PTW_PAGE_NONE || ptw_page_states[page] == PTW_ALWAYS || wild(address) ||
 	    !(ptw_page_allowance(page) & PROT_EXEC))
 		return false;

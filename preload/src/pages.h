@@ -67,6 +67,9 @@ PTW_HIDDEN void ptw_touch_slow(uint64_t start, uint64_t size, bool write, const 
 /* The program runs code on a page that is not open. False: it may not. */
 PTW_HIDDEN bool ptw_pages_execute(uint64_t address);
 
+/* Once, while there is one thread: whether the program has stacks that may be executed. */
+PTW_HIDDEN void ptw_pages_init_stacks(void);
+
 /* The program's own wish (mprotect, munmap), PROT_ bits or PTW_UNMAPPED, for tracked pages: what it may not do faults as
  * it would natively, in any thread. Pages must be whole. */
 PTW_HIDDEN void ptw_pages_limit(uint64_t start, uint64_t size, int protection);

@@ -69,6 +69,7 @@ static const char *set_up(void)
 	ptw_shared->slots_high = ptw_shared->alive = 1;
 	if (ptw_segments_init() != 0)
 		return "no room to share the program's data: threads stay threads";
+	ptw_pages_init_stacks();
 	ptw_places_init();
 	ptw_passed_init();
 	return NULL;

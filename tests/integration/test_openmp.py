@@ -163,6 +163,25 @@ def test_every_library_has_the_openmp_it_was_linked_with(tmp_path: Path, mode: M
     assert (ran.status, ran.out, ran.err) == (0, native.out, "")
 
 
+DEPTH = 40
+"""Of loops in one another: what an iteration waits for is told by as many numbers."""
+
+
+@pytest.mark.parametrize("mode", UNDER_LIBTTHREAD, ids=str)
+def test_iterations_of_deeply_nested_loops_wait_for_each_other(tmp_path: Path, mode: Mode) -> None:
+    names = [f"i{number}" for number in range(1, DEPTH)]
+    source = tmp_path / "deep.c"
+    source.write_text(
+        "#include <stdio.h>\nenum { N = 60 };\nstatic int a[N];\nint main(void)\n{\n"
+        f"\tint i, {', '.join(names)};\n#pragma omp parallel for ordered({DEPTH}) schedule(static, 1) num_threads(3)\n"
+        "\tfor (i = 1; i < N; i++)\n" + "".join(f"\tfor ({name} = 4; {name} < 5; {name}++)\n" for name in names) +
+        f"\t{{\n#pragma omp ordered depend(sink : i - 1, {', '.join(names)})\n\t\ta[i] = a[i - 1] + 1;\n"
+        '#pragma omp ordered depend(source)\n\t}\n\tprintf("%d\\n", a[N - 1]);\n\treturn 0;\n}\n')
+    subprocess.run(["gcc", "-O1", "-fopenmp", "-o", tmp_path / "deep", source], check=True)
+    ran = run(mode, tmp_path, [tmp_path / "deep"])
+    assert (ran.status, ran.out) == (0, b"59\n")
+
+
 def test_in_the_private_view_an_openmp_program_keeps_its_threads_and_is_told(program: Path, tmp_path: Path) -> None:
     ran = run(process_mode("exact", "private"), tmp_path, [program])
     assert ran.status == 0 and ran.traced
