@@ -100,11 +100,14 @@ PTW_EXPORT int pthread_getname_np(pthread_t thread, char *ret, size_t size)
 }
 
 /* Without what we had it be larger. */
-static void tell_asked(pthread_attr_t *attributes, size_t extra)
+static void tell_asked(pthread_attr_t *attributes, pthread_t thread)
 {
 	void *low;
-	size_t size;
-	if (extra && pthread_attr_getstack(attributes, &low, &size) == 0)
+	size_t size, extra;
+	if (pthread_attr_getstack(attributes, &low, &size) != 0 || size >= PTW_SMALL_STACK + PTW_EXTRA_STACK)
+		return;
+	extra = ptw_thread_extra(thread);
+	if (extra)
 		pthread_attr_setstack(attributes, (char *)low + extra, size - extra);
 }
 
@@ -116,7 +119,7 @@ PTW_EXPORT int pthread_getattr_np(pthread_t thread, pthread_attr_t *attributes)
 	int error = GLIBC(pthread_getattr_np)(thread, attributes);
 	ptw_untracked_malloc--;
 	if (error == 0 && !ptw_process_mode)
-		tell_asked(attributes, ptw_thread_extra(thread));
+		tell_asked(attributes, thread);
 	int index = error == 0 && ptw_process_mode ? ptw_slot_of(thread) : -1;
 	if (index < 0)
 		return error;

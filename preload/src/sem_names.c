@@ -112,15 +112,18 @@ static long find(struct room *room, int flags, mode_t mode, unsigned value)
 static sem_t *share(struct room *room, int fd)
 {
 	const struct stat *status = &room->status;
-	long error = PTW_SYS(SYS_fstat, fd, status, 0, 0, 0, 0);
-	struct ptw_named *named = error == 0 ? ptw_shared->semaphores : NULL;
+	if (PTW_SYS(SYS_fstat, fd, status, 0, 0, 0, 0) != 0) {
+		errno = EINVAL;
+		return SEM_FAILED;
+	}
+	struct ptw_named *named = ptw_shared->semaphores;
 	while (named && (named->device != status->st_dev || named->inode != status->st_ino))
 		named = named->next;
 	if (named) {
 		named->users++;
 		return named->semaphore;
 	}
-	void *place = error == 0 ? mmap(NULL, sizeof(sem_t), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
+	void *place = mmap(NULL, sizeof(sem_t), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (place == MAP_FAILED)
 		return SEM_FAILED;
 	named = ptw_open_take(sizeof *named);

@@ -66,8 +66,7 @@ __attribute__((used, visibility("hidden"))) pid_t ptw_vfork_child(void)
 __attribute__((used, visibility("hidden"))) pid_t ptw_vfork_parent(long result)
 {
 	if (--ptw_vforked == 0 && now.in_between) {
-		siginfo_t info;
-		while (result > 0 && PTW_SYS(SYS_waitid, P_PID, result, &info, WEXITED | __WALL, 0, 0) == -EINTR)
+		while (result > 0 && PTW_SYS(SYS_waitid, P_PID, result, NULL, WEXITED | __WALL, 0, 0) == -EINTR)
 			;
 		if (result > 0)
 			result = ptw_slot()->fork_result;
