@@ -205,17 +205,9 @@ static void drop(struct ptw_mapping *mapping)
 }
 
 /* Signals are blocked meanwhile: a handler that touches a file would need the table. */
-static void lock(uint64_t *mask)
-{
-	ptw_block_signals(mask);
-	ptw_lock(&ptw_shared->files_lock);
-}
+static void lock(uint64_t *mask) { ptw_lock_masked(&ptw_shared->files_lock, mask); }
 
-static void unlock(const uint64_t *mask)
-{
-	ptw_unlock(&ptw_shared->files_lock);
-	ptw_restore_signals(mask);
-}
+static void unlock(const uint64_t *mask) { ptw_unlock_masked(&ptw_shared->files_lock, mask); }
 
 long ptw_files_map(uint64_t size, int protection, int flags, int fd, uint64_t offset)
 {

@@ -77,13 +77,11 @@ static int add(const struct handlers *handlers)
 	if (!added)
 		return ENOMEM;
 	*added = (struct ptw_fork_handler){NULL, NULL, *handlers};
-	ptw_block_signals(&mask);
-	ptw_lock(&meta->fork_handlers_lock);
+	ptw_lock_masked(&meta->fork_handlers_lock, &mask);
 	added->before = meta->last_fork_handler;
 	__atomic_store_n(added->before ? &added->before->next : &meta->fork_handlers, added, __ATOMIC_RELEASE);
 	__atomic_store_n(&meta->last_fork_handler, added, __ATOMIC_RELEASE);
-	ptw_unlock(&meta->fork_handlers_lock);
-	ptw_restore_signals(&mask);
+	ptw_unlock_masked(&meta->fork_handlers_lock, &mask);
 	return 0;
 }
 

@@ -17,17 +17,9 @@ enum { FREE = 0, KEPT, HANDED };
 
 static bool realtime(int signal) { return signal > 31; }
 
-static void enter(uint64_t *mask)
-{
-	ptw_block_signals(mask);
-	ptw_lock(&table->lock);
-}
+static void enter(uint64_t *mask) { ptw_lock_masked(&table->lock, mask); }
 
-static void leave(const uint64_t *mask)
-{
-	ptw_unlock(&table->lock);
-	ptw_restore_signals(mask);
-}
+static void leave(const uint64_t *mask) { ptw_unlock_masked(&table->lock, mask); }
 
 /* --- entries; the lock is held --- */
 

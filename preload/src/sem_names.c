@@ -138,17 +138,9 @@ static sem_t *share(struct room *room, int fd)
 }
 
 /* Handlers may fork, and would wait for the lock. */
-static void hold(uint64_t *mask)
-{
-	ptw_block_signals(mask);
-	ptw_lock(&ptw_shared->semaphores_lock);
-}
+static void hold(uint64_t *mask) { ptw_lock_masked(&ptw_shared->semaphores_lock, mask); }
 
-static void let_go(const uint64_t *mask)
-{
-	ptw_unlock(&ptw_shared->semaphores_lock);
-	ptw_restore_signals(mask);
-}
+static void let_go(const uint64_t *mask) { ptw_unlock_masked(&ptw_shared->semaphores_lock, mask); }
 
 static sem_t *open_here(const char *name, int flags, mode_t mode, unsigned value)
 {

@@ -42,4 +42,17 @@ static inline void ptw_unlock(uint32_t *lock)
 		ptw_shared_wake(lock, 1);
 }
 
+/* For what a signal's handler may want, too: all signals are blocked meanwhile. */
+static inline void ptw_lock_masked(uint32_t *lock, uint64_t *mask)
+{
+	ptw_block_signals(mask);
+	ptw_lock(lock);
+}
+
+static inline void ptw_unlock_masked(uint32_t *lock, const uint64_t *mask)
+{
+	ptw_unlock(lock);
+	ptw_restore_signals(mask);
+}
+
 #endif

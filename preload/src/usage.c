@@ -50,17 +50,9 @@ static bool counts(uint32_t i)
 #define EACH_OTHER(i) \
 	for (uint32_t i = 0; i < __atomic_load_n(&ptw_shared->slots_high, __ATOMIC_ACQUIRE); i++) if (counts(i))
 
-static void lock(uint64_t *mask)
-{
-	ptw_block_signals(mask);
-	ptw_lock(&ptw_program_state->usage_lock);
-}
+static void lock(uint64_t *mask) { ptw_lock_masked(&ptw_program_state->usage_lock, mask); }
 
-static void unlock(const uint64_t *mask)
-{
-	ptw_unlock(&ptw_program_state->usage_lock);
-	ptw_restore_signals(mask);
-}
+static void unlock(const uint64_t *mask) { ptw_unlock_masked(&ptw_program_state->usage_lock, mask); }
 
 uint64_t ptw_program_cpu_ns(void)
 {
