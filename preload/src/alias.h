@@ -32,4 +32,11 @@ static inline void *ptw_alias_of(const void *pointer)
 	return address - PTW_FILES < PTW_FILES_SIZE ? ptw_files_alias(address) : (void *)address;
 }
 
+/* Do all threads have this object, whose alias is given, though each is a process? Then nobody may wait on it as on a
+ * process's own. Not so of what other programs have as well. */
+static inline bool ptw_alias_is_shared(const void *object, const void *alias)
+{
+	return alias != object || ptw_segments_untracked((uint64_t)object);
+}
+
 #endif

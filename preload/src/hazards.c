@@ -28,13 +28,8 @@ static void clone_made(uint64_t flags, const void *code)
 /* Do all threads see the same there? */
 static bool shared_memory(uint64_t address)
 {
-	const struct ptw_segments *all = ptw_segment_table;
-	if (ptw_page_of(address) != PTW_PAGE_NONE || address - PTW_ALIAS < PTW_ALIAS_SIZE)
-		return true;
-	for (unsigned i = 0; i < PTW_UNTRACKED && all->untracked[i].start; i++)
-		if (address - all->untracked[i].start < all->untracked[i].end - all->untracked[i].start)
-			return true;
-	return false;
+	return ptw_page_of(address) != PTW_PAGE_NONE || address - PTW_ALIAS < PTW_ALIAS_SIZE ||
+	       ptw_segments_untracked(address);
 }
 
 void ptw_hazard(long number, const long *argument, const void *code)

@@ -121,6 +121,7 @@ static void *large(size_t size, bool *fresh)
 		*fresh = true;
 	if (first == UINT32_MAX)
 		return NULL;
+	ptw_units[first].kind = PTW_UNIT_BLOCK;
 	ptw_allocation_log(ptw_unit_address(first), size);
 	return (void *)ptw_unit_address(first);
 }
@@ -142,7 +143,7 @@ static void *large_aligned(size_t alignment, size_t size)
 		return NULL;
 	uint64_t address = (ptw_unit_address(first) + alignment - 1) & ~(uint64_t)(alignment - 1);
 	uint32_t before = ptw_unit_of(address) - first, after = step - 1 - before;
-	ptw_units[first + before].kind = PTW_UNIT_RUN;
+	ptw_units[first + before].kind = PTW_UNIT_BLOCK;
 	ptw_units[first + before].run = wanted;
 	if (before)
 		ptw_units_give(first, before);
@@ -168,6 +169,11 @@ void *ptw_heap_take_aligned(size_t alignment, size_t size)
 	return large_aligned(alignment, size);
 }
 
+static bool is_span(const struct ptw_unit *unit)
+{
+	return unit->kind != PTW_UNIT_NEVER && unit->kind < PTW_UNIT_BLOCK;
+}
+
 static void give_small(uint64_t address, const struct ptw_unit *unit)
 {
 	struct heap *heap = heap_of(unit->owner);
@@ -189,16 +195,19 @@ static void give_small(uint64_t address, const struct ptw_unit *unit)
 					    __ATOMIC_RELAXED));
 }
 
-void ptw_heap_give(void *block)
+bool ptw_heap_give(void *block)
 {
 	uint64_t address = (uint64_t)block;
-	if (!block || address - PTW_HEAP >= PTW_HEAP_SIZE)
-		return;
+	if (address - PTW_HEAP >= PTW_HEAP_SIZE)
+		return false;
 	struct ptw_unit *unit = &ptw_units[ptw_unit_of(address)];
-	if (unit->kind == PTW_UNIT_RUN)
+	if (unit->kind == PTW_UNIT_BLOCK)
 		ptw_units_give(ptw_unit_of(address), unit->run);
-	else if (unit->kind != PTW_UNIT_NEVER && unit->kind != PTW_UNIT_FREE)
+	else if (is_span(unit))
 		give_small(address, unit);
+	else
+		return false;
+	return true;
 }
 
 size_t ptw_heap_size(const void *block)
@@ -207,9 +216,9 @@ size_t ptw_heap_size(const void *block)
 	if (address - PTW_HEAP >= PTW_HEAP_SIZE)
 		return 0;
 	const struct ptw_unit *unit = &ptw_units[ptw_unit_of(address)];
-	if (unit->kind == PTW_UNIT_RUN)
+	if (unit->kind == PTW_UNIT_BLOCK)
 		return unit->run * PTW_UNIT;
-	return unit->kind == PTW_UNIT_NEVER || unit->kind == PTW_UNIT_FREE ? 0 : class_size(unit->kind - 1u);
+	return is_span(unit) ? class_size(unit->kind - 1u) : 0;
 }
 
 bool ptw_heap_resize(void *block, size_t size)
@@ -219,7 +228,7 @@ bool ptw_heap_resize(void *block, size_t size)
 	size_t now = ptw_heap_size(block);
 	if (size <= now && (size >= now / 2 || now <= 64))
 		return true;
-	if (unit->kind != PTW_UNIT_RUN || size <= SMALL_MAX || size > PTW_NEAR_SIZE)
+	if (unit->kind != PTW_UNIT_BLOCK || size <= SMALL_MAX || size > PTW_NEAR_SIZE)
 		return false;
 	uint32_t first = ptw_unit_of(address), wanted = (uint32_t)((size + PTW_UNIT - 1) / PTW_UNIT), run = unit->run;
 	if (wanted < run) {

@@ -21,7 +21,9 @@
 /* NULL when there is no room. `fresh` (may be NULL): all bytes are zeros already. */
 PTW_HIDDEN void *ptw_heap_take(size_t size, bool *fresh);
 PTW_HIDDEN void *ptw_heap_take_aligned(size_t alignment, size_t size);
-PTW_HIDDEN void ptw_heap_give(void *block);
+
+/* False: it is no block of the heap's. */
+PTW_HIDDEN bool ptw_heap_give(void *block);
 
 /* Bytes that may be used; 0 for what is not a block. */
 PTW_HIDDEN size_t ptw_heap_size(const void *block);

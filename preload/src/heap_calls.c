@@ -171,6 +171,25 @@ static bool mine(const void *block)
 	return ptw_in_heap((uint64_t)block) || ptw_in_open_heap((uint64_t)block);
 }
 
+/* Does another allocator stand between us and the C library? */
+static bool has_other(void)
+{
+	static uint32_t state; /* 1 yes, 2 no */
+	uint32_t now = __atomic_load_n(&state, __ATOMIC_RELAXED);
+	if (!now) {
+		now = ptw_next_in_libc("free", PTW_NEXT_HASH("free")) == (void *)GLIBC(free) ? 2 : 1;
+		__atomic_store_n(&state, now, __ATOMIC_RELAXED);
+	}
+	return now == 1;
+}
+
+/* Another allocator's block: it hands out some by functions that call none of ours, and takes them back by free (operator
+ * new and operator delete of jemalloc). */
+static bool of_other(const void *block)
+{
+	return !ptw_in_open_heap((uint64_t)block) && ptw_heap_size(block) == 0 && has_other();
+}
+
 PTW_EXPORT void *malloc(size_t size)
 {
 	if (!ours())
@@ -180,12 +199,14 @@ PTW_EXPORT void *malloc(size_t size)
 
 PTW_EXPORT void free(void *block)
 {
-	if (ptw_in_heap((uint64_t)block))
-		ptw_heap_give(block);
-	else if (ptw_in_open_heap((uint64_t)block))
+	if (ptw_in_heap((uint64_t)block)) {
+		if (!ptw_heap_give(block) && has_other())
+			GLIBC(free)(block);
+	} else if (ptw_in_open_heap((uint64_t)block)) {
 		ptw_open_give(block);
-	else if (block)
+	} else if (block) {
 		GLIBC(free)(block);
+	}
 }
 
 PTW_EXPORT void *calloc(size_t count, size_t each)
@@ -200,7 +221,7 @@ PTW_EXPORT void *calloc(size_t count, size_t each)
 
 PTW_EXPORT size_t malloc_usable_size(void *block)
 {
-	if (ptw_in_heap((uint64_t)block))
+	if (ptw_in_heap((uint64_t)block) && !of_other(block))
 		return ptw_heap_size(block);
 	if (ptw_in_open_heap((uint64_t)block))
 		return ptw_open_size(block);
@@ -211,7 +232,7 @@ static void *resize(void *block, size_t size, uint64_t caller)
 {
 	if (!block)
 		return take(size, caller);
-	if (!mine(block) && !ours())
+	if ((!mine(block) && !ours()) || of_other(block))
 		return GLIBC(realloc)(block, size);
 	if (size == 0) {
 		free(block);

@@ -270,7 +270,7 @@ static long move(uint64_t from, uint64_t before, uint64_t to, uint64_t size, int
 static bool grow_here(uint64_t start, uint64_t before, uint64_t size)
 {
 	uint32_t first = ptw_unit_of(start), has = units_for(before), wanted = units_for(size);
-	if (start & (PTW_UNIT - 1) || ptw_units[first].kind != PTW_UNIT_RUN || ptw_units[first].run != has)
+	if (start & (PTW_UNIT - 1) || !ptw_unit_begins_run(&ptw_units[first]) || ptw_units[first].run != has)
 		return false; /* the end of a part of a run: what follows is somebody's */
 	if (wanted > has) {
 		if (!ptw_units_extend(first, has, wanted))

@@ -2,8 +2,8 @@
 /*
  * Process mode: synchronisation. glibc's own implementation does the work, on the object's alias (alias.h) and with the
  * object marked process-shared, whatever its attributes said: its types, errors, time-outs, robustness, priority
- * inheritance and cancellation points are glibc's. An object in memory that is not tracked (a file's, or shared with
- * another program) is left as it is marked.
+ * inheritance and cancellation points are glibc's. An object in memory that is not shared by all threads (alias.h) is left
+ * as it is marked.
  *
  * Around it, thunks end: before a release and after an acquire (ptw_pages_boundary). Before a barrier's and a condition
  * wait's release the interposer does that, since it logs the release by itself.

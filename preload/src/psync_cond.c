@@ -13,7 +13,8 @@ enum {
 static pthread_cond_t *shared(pthread_cond_t *condition)
 {
 	pthread_cond_t *alias = ptw_alias_of(condition);
-	if (alias != condition && !(__atomic_load_n(&alias->__data.__wrefs, __ATOMIC_RELAXED) & COND_SHARED))
+	if (!(__atomic_load_n(&alias->__data.__wrefs, __ATOMIC_RELAXED) & COND_SHARED) &&
+	    ptw_alias_is_shared(condition, alias))
 		__atomic_fetch_or(&alias->__data.__wrefs, COND_SHARED, __ATOMIC_ACQ_REL);
 	return alias;
 }
@@ -21,7 +22,7 @@ static pthread_cond_t *shared(pthread_cond_t *condition)
 static pthread_mutex_t *shared_mutex(pthread_mutex_t *mutex)
 {
 	pthread_mutex_t *alias = ptw_alias_of(mutex);
-	if (alias != mutex)
+	if (!(__atomic_load_n(&alias->__data.__kind, __ATOMIC_RELAXED) & KIND_SHARED) && ptw_alias_is_shared(mutex, alias))
 		__atomic_fetch_or(&alias->__data.__kind, KIND_SHARED, __ATOMIC_ACQ_REL);
 	return alias;
 }

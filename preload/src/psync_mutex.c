@@ -12,7 +12,7 @@ enum { KIND_SHARED = 0x80 }; /* PTHREAD_MUTEX_PSHARED_BIT */
 static pthread_mutex_t *shared(pthread_mutex_t *mutex)
 {
 	pthread_mutex_t *alias = ptw_alias_of(mutex);
-	if (alias != mutex && !(__atomic_load_n(&alias->__data.__kind, __ATOMIC_RELAXED) & KIND_SHARED))
+	if (!(__atomic_load_n(&alias->__data.__kind, __ATOMIC_RELAXED) & KIND_SHARED) && ptw_alias_is_shared(mutex, alias))
 		__atomic_fetch_or(&alias->__data.__kind, KIND_SHARED, __ATOMIC_ACQ_REL);
 	return alias;
 }

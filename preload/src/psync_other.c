@@ -27,7 +27,7 @@ static int acquired(int result)
 static pthread_rwlock_t *shared(pthread_rwlock_t *lock)
 {
 	pthread_rwlock_t *alias = ptw_alias_of(lock);
-	if (alias != lock)
+	if (ptw_alias_is_shared(lock, alias))
 		__atomic_store_n(&alias->__data.__shared, 1, __ATOMIC_RELEASE);
 	return alias;
 }

@@ -429,6 +429,15 @@ static bool admit_untracked(unsigned i)
 	return untracked_here[i];
 }
 
+bool ptw_segments_untracked(uint64_t address)
+{
+	const struct ptw_segments *all = ptw_segment_table;
+	for (unsigned i = 0; i < PTW_UNTRACKED && __atomic_load_n(&all->untracked[i].start, __ATOMIC_ACQUIRE); i++)
+		if (address - all->untracked[i].start < all->untracked[i].end - all->untracked[i].start)
+			return true;
+	return false;
+}
+
 bool ptw_segments_admit(uint64_t address)
 {
 	const struct ptw_segments *all = ptw_segment_table;

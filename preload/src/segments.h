@@ -69,6 +69,9 @@ PTW_HIDDEN void ptw_segments_share_around(const void *address);
 /* Nothing is mapped at the address here; map it if it belongs to a library another thread loaded. Signal-safe. */
 PTW_HIDDEN bool ptw_segments_admit(uint64_t address);
 
+/* Does the address lie in memory that is shared without being tracked? Signal-safe. */
+PTW_HIDDEN bool ptw_segments_untracked(uint64_t address);
+
 /* Is the i-th tracked segment mapped in this process? */
 PTW_HIDDEN bool ptw_segments_here(uint32_t i);
 

@@ -222,7 +222,7 @@ void ptw_units_cut(uint32_t first, uint32_t count)
 	uint32_t head = first;
 	while (head > 0 && ptw_units[head].kind == PTW_UNIT_NEVER)
 		head--;
-	if (ptw_units[head].kind != PTW_UNIT_RUN)
+	if (!ptw_unit_begins_run(&ptw_units[head]))
 		return;
 	uint32_t run = ptw_units[head].run, before = first - head;
 	if (before + count > run)

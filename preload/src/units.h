@@ -16,7 +16,8 @@
 
 enum ptw_unit_kind {
 	PTW_UNIT_NEVER = 0, /* not given out yet, or inside a run */
-	PTW_UNIT_RUN = 250, /* first of a run that is in use */
+	PTW_UNIT_BLOCK = 249, /* first of a run that is a block of malloc's */
+	PTW_UNIT_RUN = 250, /* first of another that is in use */
 	PTW_UNIT_FREE = 251,
 	/* 1 + class: a span of that size class */
 };
@@ -30,6 +31,11 @@ struct ptw_unit {
 };
 
 #define ptw_units ((struct ptw_unit *)PTW_META_UNITS)
+
+static inline bool ptw_unit_begins_run(const struct ptw_unit *unit)
+{
+	return unit->kind == PTW_UNIT_RUN || unit->kind == PTW_UNIT_BLOCK;
+}
 
 static inline uint32_t ptw_unit_of(uint64_t address) { return (uint32_t)((address - PTW_HEAP) / PTW_UNIT); }
 static inline uint64_t ptw_unit_address(uint32_t unit) { return PTW_HEAP + unit * PTW_UNIT; }

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Programs whose allocator is their own (jemalloc, tcmalloc and others are linked into programs), called before main:
-as processes their threads share what it hands out, though it was mapped before anybody could know of threads."""
+as processes their threads share what it hands out, though it was mapped before anybody could know of threads, locks in
+it wake who waits for them, and what it hands out by functions that libtthread does not stand in front of comes back to
+it."""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ import pytest
 
 from ptweave.merge import Run
 from support.command import Done, native, ptweave
-from support.modes import process_mode
+from support.modes import UNDER_LIBTTHREAD, Mode, process_mode
 from support.modes import run as run_natively
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,6 +38,17 @@ def program(folder: Path, kind: int) -> Path:
     return made
 
 
+def beside_other_allocator(folder: Path, source: str) -> Path:
+    """A program that is linked with an allocator of its own."""
+    flags = ["-O1", "-Wall", "-Wextra", "-Werror", "-pthread"]
+    subprocess.run(["gcc", *flags, "-shared", "-fPIC", "-o", folder / "libother.so",
+                    ROOT / "tests/programs/other_allocator.c"], check=True)
+    made = folder / Path(source).stem
+    subprocess.run(["gcc", *flags, "-o", made, ROOT / "tests/programs" / source, "-Wl,--no-as-needed", f"-L{folder}",
+                    "-lother", f"-Wl,-rpath,{folder}"], check=True)
+    return made
+
+
 def recorded(made: Path, bundle: Path, *more: str) -> Done:
     return ptweave("record", "-o", bundle, *more, "--", made)
 
@@ -56,6 +69,30 @@ def test_threads_share_what_an_allocator_of_the_program_s_own_had_before_main(tm
 def test_they_share_it_where_no_engine_simulates_the_program(tmp_path: Path, kind: int, view: str) -> None:
     ran = run_natively(process_mode("held", view), tmp_path, [program(tmp_path, kind)])
     assert (ran.status, ran.out, ran.err) == (0, b"42\n", "")
+
+
+@pytest.mark.parametrize("mode", UNDER_LIBTTHREAD, ids=str)
+def test_what_another_allocator_hands_out_by_itself_goes_back_to_it(tmp_path: Path, mode: Mode) -> None:
+    made = beside_other_allocator(tmp_path, "other_allocator_user.c")
+    assert native([made]).out == b"0 wrong, 1200 returned\n"
+    ran = run_natively(mode, tmp_path, [made])
+    assert (ran.status, ran.out, ran.err) == (0, b"0 wrong, 1200 returned\n", "")
+
+
+@pytest.mark.parametrize("mode", UNDER_LIBTTHREAD, ids=str)
+def test_who_waits_for_a_lock_in_memory_mapped_before_main_is_woken(tmp_path: Path, mode: Mode) -> None:
+    made = beside_other_allocator(tmp_path, "early_locks.c")
+    expected = b"1200 turns, 6000 writes, 0 differed\n"
+    assert native([made]).out == expected
+    ran = run_natively(mode, tmp_path, [made])
+    assert (ran.status, ran.out, ran.err) == (0, expected, "")
+
+
+@pytest.mark.parametrize("source", ["other_allocator_user.c", "early_locks.c"])
+def test_both_hold_under_the_engine(tmp_path: Path, source: str) -> None:
+    made = beside_other_allocator(tmp_path, source)
+    done = recorded(made, tmp_path / "run.ptw", "--threads=process")
+    assert (done.status, done.out) == (0, native([made]).out), done.err
 
 
 def test_more_mappings_before_main_than_are_noted_is_told(tmp_path: Path) -> None:

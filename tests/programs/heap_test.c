@@ -113,6 +113,18 @@ static void a_run_can_be_cut(void)
 	CHECK(ptw_units_take(3, true) == first + 3);
 }
 
+static void what_is_no_block_is_left(void)
+{
+	uint32_t first = ptw_units_take(40, true);
+	uint64_t address = ptw_unit_address(first);
+	CHECK(!ptw_heap_give((void *)address) && !ptw_heap_give((void *)(address + 1088)) &&
+	      !ptw_heap_give((void *)(address + PTW_UNIT)) && !ptw_heap_give(NULL));
+	CHECK(ptw_heap_size((void *)address) == 0 && ptw_units[first].run == 40);
+	void *block = ptw_heap_take(40 * PTW_UNIT, NULL);
+	CHECK(ptw_heap_size(block) == 40 * PTW_UNIT && ptw_heap_give(block) && !ptw_heap_give(block));
+	ptw_units_give(first, 40);
+}
+
 static void what_does_not_fit_is_refused(void)
 {
 	CHECK(ptw_heap_take(PTW_HEAP_SIZE + 1, NULL) == NULL && ptw_heap_take(SIZE_MAX, NULL) == NULL);
