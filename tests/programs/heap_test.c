@@ -154,6 +154,7 @@ static const struct {
 	CASE(alignment_is_kept),
 	CASE(free_neighbours_are_joined),
 	CASE(a_run_can_be_cut),
+	CASE(what_is_no_block_is_left),
 	CASE(what_does_not_fit_is_refused),
 	CASE(the_untracked_heap_reuses),
 };
