@@ -13,6 +13,7 @@
 #include "files.h"
 #include "region.h"
 #include "segments.h"
+#include "untracked.h"
 #include "view.h"
 
 static inline void *ptw_alias_of(const void *pointer)
@@ -36,7 +37,7 @@ static inline void *ptw_alias_of(const void *pointer)
  * process's own. Not so of what other programs have as well. */
 static inline bool ptw_alias_is_shared(const void *object, const void *alias)
 {
-	return alias != object || ptw_segments_untracked((uint64_t)object);
+	return alias != object || ptw_untracked_has((uint64_t)object);
 }
 
 #endif

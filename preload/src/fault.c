@@ -12,6 +12,7 @@
 #include "places.h"
 #include "probe_user.h"
 #include "segments.h"
+#include "untracked.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -51,7 +52,10 @@ static bool handle(const siginfo_t *info, const greg_t *registers)
 					  ? ptw_pages_execute(address)
 					  : ptw_pages_fault(address, registers[REG_ERR] & WRITE_ACCESS, &frame)))
 		return true;
-	return missing && ptw_adopt(address);
+	if (missing)
+		return ptw_adopt(address);
+	return info->si_code == SEGV_ACCERR && /* reserved here, in use elsewhere */
+	       (ptw_segments_admit(address) || ptw_untracked_again(address));
 }
 
 static __thread bool handling;

@@ -7,8 +7,8 @@
 #include "pages.h"
 #include "real.h"
 #include "region.h"
-#include "segments.h"
 #include "touch.h"
+#include "untracked.h"
 
 #include <sched.h>
 #include <stdarg.h>
@@ -29,7 +29,7 @@ static void clone_made(uint64_t flags, const void *code)
 static bool shared_memory(uint64_t address)
 {
 	return ptw_page_of(address) != PTW_PAGE_NONE || address - PTW_ALIAS < PTW_ALIAS_SIZE ||
-	       ptw_segments_untracked(address);
+	       ptw_untracked_has(address);
 }
 
 void ptw_hazard(long number, const long *argument, const void *code)

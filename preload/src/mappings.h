@@ -9,6 +9,7 @@
 #include "sys.h"
 
 #include <stdbool.h>
+#include <sys/mman.h>
 
 struct ptw_mapping_line {
 	uint64_t start, end, offset, inode;
@@ -17,6 +18,12 @@ struct ptw_mapping_line {
 	bool is_stack; /* the one the kernel gave */
 	const char *path; /* "" no file; else the file's, or a "/" of what has only a name. Until the next one is asked for */
 };
+
+/* May it hold what is written, of this process alone? */
+static inline bool ptw_mappings_is_data(const struct ptw_mapping_line *line)
+{
+	return !line->shared && (line->protection & PROT_WRITE) && !(line->protection & PROT_EXEC) && !line->is_stack;
+}
 
 struct ptw_mappings {
 	long fd;

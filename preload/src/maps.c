@@ -6,8 +6,8 @@
  *   private, writable, of a file    a copy in the heap: nothing is written to the file
  *   private, read-only, of a file   PTW_FILES
  *   shared                          PTW_FILES; anonymous ones get a memfd of their own, for the program's children
- *   at a fixed address              in the heap: emptied or filled in place; elsewhere: as asked, for this thread and
- *                                   threads it makes
+ *   at a fixed address              in the heap: emptied or filled in place; elsewhere: as asked, and what is anonymous
+ *                                   and private to be shared by all threads (untracked.h), once it may be written
  *   executable ones of files        as asked
  *
  * A wish for an address below 4 GiB, huge pages or growth is not fulfilled. What the program may do with a page, or that
@@ -17,10 +17,12 @@
 #include "allocation.h"
 #include "early.h"
 #include "files.h"
+#include "heap.h"
 #include "limits.h"
 #include "pages.h"
 #include "region.h"
 #include "units.h"
+#include "untracked.h"
 #include "view.h"
 
 #include <errno.h>
@@ -184,6 +186,27 @@ __attribute__((noinline)) static long map_in_heap(uint64_t start, uint64_t size,
 	return (long)start;
 }
 
+/* The kernel would take a place there for free that is ours. A hint that cannot be followed is none. */
+static void *hint(void *address, int flags)
+{
+	bool is_free = (uint64_t)address >= PTW_LOWEST && (uint64_t)address < PTW_HIGHEST;
+	return is_free && !(flags & (MAP_FIXED | MAP_FIXED_NOREPLACE)) && ptw_heap_is_ours() ? NULL : address;
+}
+
+static bool is_data(int protection) { return (protection & PROT_WRITE) && !(protection & PROT_EXEC); }
+
+/* At an address of the program's that is not in the heap: it is there for all threads. */
+__attribute__((noinline)) static void was_mapped(uint64_t start, uint64_t size, int protection, int flags)
+{
+	uint64_t end = start + ptw_page_up(size);
+	if (!(flags & (MAP_FIXED | MAP_FIXED_NOREPLACE)) || ptw_page_of(start) != PTW_PAGE_NONE)
+		return;
+	if ((flags & MAP_ANONYMOUS) && !shared(flags) && is_data(protection))
+		ptw_untracked_share_fresh(start, end);
+	else
+		ptw_untracked_replaced(start, end);
+}
+
 PTW_EXPORT void *mmap(void *address, size_t size, int protection, int flags, int fd, off_t offset)
 {
 	uint64_t start = (uint64_t)address;
@@ -194,10 +217,14 @@ PTW_EXPORT void *mmap(void *address, size_t size, int protection, int flags, int
 		return result_of(aligned(start) ? -EEXIST : -EINVAL);
 	if (in_heap && (flags & MAP_FIXED) && !shared(flags))
 		return result_of(map_in_heap(start, size, protection & ALL, flags, fd, (uint64_t)offset));
-	long result = PTW_SYS(SYS_mmap, address, size, protection, flags, fd, offset);
-	if (!ptw_process_mode && (result >= 0 || result < -4095))
+	long result = PTW_SYS(SYS_mmap, hint(address, flags), size, protection, flags, fd, offset);
+	if (result < 0 && result >= -4095)
+		return result_of(result);
+	if (ptw_process_mode)
+		was_mapped((uint64_t)result, size, protection, flags);
+	else
 		(shared(flags) ? ptw_early_cut : ptw_early_add)((uint64_t)result, size);
-	return result_of(result);
+	return (void *)result;
 }
 
 PTW_EXPORT void *mmap64(void *address, size_t size, int protection, int flags, int fd, off64_t offset)
@@ -243,7 +270,9 @@ PTW_EXPORT int munmap(void *address, size_t size)
 		return 0;
 	}
 	long result = PTW_SYS(SYS_munmap, address, size, 0, 0, 0, 0);
-	if (!ptw_process_mode && result == 0)
+	if (ptw_process_mode && result == 0)
+		ptw_untracked_empty(start, end);
+	else if (result == 0)
 		ptw_early_cut(start, size);
 	return status_of(result);
 }
@@ -341,8 +370,12 @@ static bool is_mapped(uint64_t start, uint64_t size)
 PTW_EXPORT int mprotect(void *address, size_t size, int protection)
 {
 	uint64_t start = (uint64_t)address;
-	if (!ptw_process_mode || ptw_page_of(start) == PTW_PAGE_NONE)
-		return status_of(PTW_SYS(SYS_mprotect, address, size, protection, 0, 0, 0));
+	if (!ptw_process_mode || ptw_page_of(start) == PTW_PAGE_NONE) {
+		long result = PTW_SYS(SYS_mprotect, address, size, protection, 0, 0, 0);
+		if (ptw_process_mode && result == 0 && is_data(protection))
+			ptw_untracked_share_own(start, start + ptw_page_up(size));
+		return status_of(result);
+	}
 	size = ptw_page_up(size);
 	if (!aligned(start) || (protection & ~ALL))
 		return status_of(-EINVAL);
@@ -381,7 +414,13 @@ PTW_EXPORT int madvise(void *address, size_t size, int advice)
 		return status_of(advise_region((uint64_t)address, ptw_page_up(size), advice));
 	if (ptw_process_mode)
 		ptw_files_bring((uint64_t)address, size);
-	return status_of(PTW_SYS(SYS_madvise, address, size, advice, 0, 0, 0));
+	long result = PTW_SYS(SYS_madvise, address, size, advice, 0, 0, 0);
+	if (ptw_process_mode && (advice == MADV_DONTNEED || advice == MADV_FREE) &&
+	    ptw_untracked_has((uint64_t)address) && (result == 0 || advice == MADV_FREE)) {
+		ptw_untracked_empty((uint64_t)address, (uint64_t)address + ptw_page_up(size));
+		result = 0; /* shared memory cannot be free to be taken */
+	}
+	return status_of(result);
 }
 
 PTW_EXPORT int msync(void *address, size_t size, int flags)

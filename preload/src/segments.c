@@ -16,6 +16,7 @@
 #include "real.h"
 #include "region.h"
 #include "tag.h"
+#include "untracked.h"
 #include "view.h"
 #include "watch.h"
 
@@ -64,7 +65,7 @@ static enum sharing sharing_of(const struct dl_phdr_info *info)
 }
 
 /* What is mapped in this process. */
-static bool here[PTW_SEGMENTS], untracked_here[PTW_UNTRACKED];
+static bool here[PTW_SEGMENTS];
 
 /* What is mapped shared by now. */
 static void close_new(uint32_t page, uint32_t count)
@@ -93,26 +94,6 @@ static int track(uint64_t start, uint64_t end)
 	return 0;
 }
 
-static int share(uint64_t start, uint64_t end)
-{
-	struct ptw_segments *all = ptw_segment_table;
-	uint64_t offset = PTW_LIBC_OFFSET + all->libc_used;
-	unsigned i = 0;
-	while (i < PTW_UNTRACKED && all->untracked[i].start)
-		i++;
-	if (i == PTW_UNTRACKED || all->libc_used + (end - start) > PTW_LIBC_SIZE)
-		return -ENOSPC;
-	int error = ptw_region_adopt(start, end, offset);
-	if (error)
-		return error;
-	untracked_here[i] = true;
-	all->untracked[i].end = end;
-	all->untracked[i].offset = offset;
-	__atomic_store_n(&all->untracked[i].start, start, __ATOMIC_RELEASE); /* others look at it any time */
-	__atomic_store_n(&all->libc_used, all->libc_used + (end - start), __ATOMIC_RELEASE);
-	return 0;
-}
-
 int ptw_segments_remap(void)
 {
 	const struct ptw_segments *all = ptw_segment_table;
@@ -121,9 +102,7 @@ int ptw_segments_remap(void)
 		here[i] = true;
 		error = ptw_region_remap(all->segment[i].start, all->segment[i].end, all->segment[i].page * PTW_PAGE);
 	}
-	for (unsigned i = 0; i < PTW_UNTRACKED && all->untracked[i].start && !error; i++)
-		error = ptw_region_remap(all->untracked[i].start, all->untracked[i].end, all->untracked[i].offset);
-	return error;
+	return error ? error : ptw_untracked_remap();
 }
 
 /* Mostly they are asked for in the order they came in. */
@@ -239,11 +218,11 @@ static int share_object_data(const struct dl_phdr_info *info, enum sharing how)
 		uint64_t end = ptw_page_up(info->dlpi_addr + part->p_vaddr + part->p_memsz);
 		if (fixed > start && fixed <= end) {
 			if (ptw_process_mode) /* relocated by this process only */
-				error = share(start, fixed);
+				error = ptw_untracked_share(start, fixed);
 			start = fixed;
 		}
 		if (!error && start < end)
-			error = how == TRACK ? track(start, end) : share(start, end);
+			error = how == TRACK ? track(start, end) : ptw_untracked_share(start, end);
 	}
 	if (how == TRACK)
 		note_bindings(info, bindings);
@@ -281,7 +260,7 @@ static int share_others(uint64_t start, uint64_t end)
 		start = own[i].end;
 		i = UINT32_MAX; /* again from the first */
 	}
-	return share(start, end);
+	return ptw_untracked_share(start, end);
 }
 
 /* The loader's own with the main thread's control block, when the program is simulated: what else is mapped then may
@@ -294,11 +273,6 @@ static bool is_the_loaders(const struct ptw_mapping_line *line)
 		if ((uint64_t)map - line->start < line->end - line->start)
 			return true;
 	return false;
-}
-
-static bool may_be_data(const struct ptw_mapping_line *line)
-{
-	return !line->shared && (line->protection & PROT_WRITE) && !(line->protection & PROT_EXEC) && !line->is_stack;
 }
 
 /* Of what may be the simulator's, what the program has mapped itself. */
@@ -330,19 +304,13 @@ static int share_rest(void)
 	if (!ptw_mappings_init(&all, 0))
 		return -ENOENT;
 	while (error == 0 && ptw_mappings_next(&all, &line))
-		if (may_be_data(&line))
+		if (ptw_mappings_is_data(&line))
 			error = !ptw_under_engine() || is_the_loaders(&line) ? share_others(line.start, line.end)
 									    : share_early(&line);
 	ptw_mappings_deinit(&all);
 	if (ptw_under_engine() && ptw_early_lost())
 		ptw_notice(PTW_NOTICE_LIMIT, NULL, "more than 256 mappings before main: threads do not share all of them");
 	return error;
-}
-
-static void tell(int error)
-{
-	if (error)
-		ptw_notice(PTW_NOTICE_LIMIT, NULL, "no room for what a thread has mapped: other threads do not have it");
 }
 
 void ptw_segments_leave(uint64_t start, uint64_t end)
@@ -357,10 +325,10 @@ void ptw_segments_leave(uint64_t start, uint64_t end)
 			continue;
 		if (line.path[0] == '/' && !(line.protection & PROT_WRITE)) {
 			if (!ptw_probes_own(line.start))
-				tell(ptw_code_note(line.start, line.end, line.offset, line.protection, line.path,
+				ptw_untracked_tell(ptw_code_note(line.start, line.end, line.offset, line.protection, line.path,
 					       (struct ptw_probe_place){0}));
 		} else if (!line.shared && (line.protection & PROT_WRITE) && !(line.protection & PROT_EXEC)) {
-			tell(share(line.start, line.end));
+			ptw_untracked_tell(ptw_untracked_share(line.start, line.end));
 		}
 	}
 	ptw_unlock(&ptw_shared->segments_lock);
@@ -376,7 +344,7 @@ void ptw_segments_share_around(const void *address)
 		return;
 	while (ptw_mappings_next(&all, &line))
 		if (wanted >= line.start && wanted < line.end && !line.shared)
-			tell(share(line.start, line.end));
+			ptw_untracked_tell(ptw_untracked_share(line.start, line.end));
 	ptw_mappings_deinit(&all);
 }
 
@@ -421,34 +389,13 @@ static bool admit_segment(uint32_t i)
 	return here[i];
 }
 
-static bool admit_untracked(unsigned i)
-{
-	const struct ptw_segments *all = ptw_segment_table;
-	untracked_here[i] =
-		ptw_region_remap(all->untracked[i].start, all->untracked[i].end, all->untracked[i].offset) == 0;
-	return untracked_here[i];
-}
-
-bool ptw_segments_untracked(uint64_t address)
-{
-	const struct ptw_segments *all = ptw_segment_table;
-	for (unsigned i = 0; i < PTW_UNTRACKED && __atomic_load_n(&all->untracked[i].start, __ATOMIC_ACQUIRE); i++)
-		if (address - all->untracked[i].start < all->untracked[i].end - all->untracked[i].start)
-			return true;
-	return false;
-}
-
 bool ptw_segments_admit(uint64_t address)
 {
 	const struct ptw_segments *all = ptw_segment_table;
 	for (uint32_t i = 0; i < __atomic_load_n(&all->count, __ATOMIC_ACQUIRE); i++)
 		if (!here[i] && address - all->segment[i].start < all->segment[i].end - all->segment[i].start)
 			return admit_segment(i);
-	for (unsigned i = 0; i < PTW_UNTRACKED && __atomic_load_n(&all->untracked[i].start, __ATOMIC_ACQUIRE); i++)
-		if (!untracked_here[i] &&
-		    address - all->untracked[i].start < all->untracked[i].end - all->untracked[i].start)
-			return admit_untracked(i);
-	return ptw_code_admit(address);
+	return ptw_untracked_admit(address) || ptw_code_admit(address);
 }
 
 void ptw_segments_catch_up(void)
@@ -459,9 +406,7 @@ void ptw_segments_catch_up(void)
 	for (uint32_t i = 0; i < __atomic_load_n(&all->count, __ATOMIC_ACQUIRE); i++)
 		if (!here[i])
 			admit_segment(i);
-	for (unsigned i = 0; i < PTW_UNTRACKED && __atomic_load_n(&all->untracked[i].start, __ATOMIC_ACQUIRE); i++)
-		if (!untracked_here[i])
-			admit_untracked(i);
+	ptw_untracked_catch_up();
 	ptw_code_catch_up();
 	ptw_restore_signals(&mask);
 }

@@ -6,7 +6,7 @@
  * closed: their code runs with signals blocked and hands its own buffers to the kernel), and ours (a copy for each
  * process). Whatever else is mapped and writable when process mode begins is shared, untracked: the main thread's
  * thread-local storage, what the loader and constructors allocated, and main's first stack with arguments and
- * environment.
+ * environment (untracked.h).
  *
  * For the first process, with one thread and signals blocked; what is loaded later is loader.h's.
  */
@@ -68,9 +68,6 @@ PTW_HIDDEN void ptw_segments_share_around(const void *address);
 
 /* Nothing is mapped at the address here; map it if it belongs to a library another thread loaded. Signal-safe. */
 PTW_HIDDEN bool ptw_segments_admit(uint64_t address);
-
-/* Does the address lie in memory that is shared without being tracked? Signal-safe. */
-PTW_HIDDEN bool ptw_segments_untracked(uint64_t address);
 
 /* Is the i-th tracked segment mapped in this process? */
 PTW_HIDDEN bool ptw_segments_here(uint32_t i);

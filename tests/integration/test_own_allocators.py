@@ -26,6 +26,20 @@ __attribute__((constructor)) static void begin(void) { words = malloc(4096); wor
 void *early(void) { return words; }
 """
 
+RESERVES = b"""
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <sys/mman.h>
+static char *start;
+__attribute__((constructor)) static void begin(void)
+{
+    start = mmap(PLACE, 64 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (start == MAP_FAILED || mprotect(start, 1 << 20, PROT_READ | PROT_WRITE))
+        abort();
+}
+char *reserved(void) { return start; }
+"""
+
 
 def program(folder: Path, kind: int) -> Path:
     """libgcc_s is linked with: else libtthread loads it, and the loader's own data gets into the chunk."""
@@ -46,6 +60,16 @@ def beside_other_allocator(folder: Path, source: str) -> Path:
     made = folder / Path(source).stem
     subprocess.run(["gcc", *flags, "-o", made, ROOT / "tests/programs" / source, "-Wl,--no-as-needed", f"-L{folder}",
                     "-lother", f"-Wl,-rpath,{folder}"], check=True)
+    return made
+
+
+def after_reserving(folder: Path, place: str) -> Path:
+    """A program with a library that has reserved memory before main, asking for an address."""
+    library, made = folder / "libreserves.so", folder / "early_reserve"
+    subprocess.run(["gcc", "-O1", "-shared", "-fPIC", f"-DPLACE=((void *){place})", "-o", library, "-x", "c", "-"],
+                   input=RESERVES, check=True)
+    subprocess.run(["gcc", "-O1", "-Wall", "-Wextra", "-Werror", "-o", made, ROOT / "tests/programs/early_reserve.c",
+                    "-pthread", f"-L{folder}", "-lreserves", f"-Wl,-rpath,{folder}"], check=True)
     return made
 
 
@@ -86,6 +110,21 @@ def test_who_waits_for_a_lock_in_memory_mapped_before_main_is_woken(tmp_path: Pa
     assert native([made]).out == expected
     ran = run_natively(mode, tmp_path, [made])
     assert (ran.status, ran.out, ran.err) == (0, expected, "")
+
+
+@pytest.mark.parametrize("place", ["0", "0x38bfc000000"], ids=["anywhere", "where_libtthread_has_its_own"])
+@pytest.mark.parametrize("mode", UNDER_LIBTTHREAD, ids=str)
+def test_what_was_reserved_before_main_is_everybody_s_when_it_is_committed(tmp_path: Path, mode: Mode,
+                                                                         place: str) -> None:
+    made = after_reserving(tmp_path, place)
+    assert native([made]).out == b"0 wrong\n"
+    ran = run_natively(mode, tmp_path, [made])
+    assert (ran.status, ran.out, ran.err) == (0, b"0 wrong\n", "")
+
+
+def test_it_is_so_under_the_engine(tmp_path: Path) -> None:
+    done = recorded(after_reserving(tmp_path, "0"), tmp_path / "run.ptw", "--threads=process")
+    assert (done.status, done.out) == (0, b"0 wrong\n"), done.err
 
 
 @pytest.mark.parametrize("source", ["other_allocator_user.c", "early_locks.c"])

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: MIT */
+/* Memory that a program maps at addresses it chooses is there for all threads, whichever of them maps it, reserves it
+ * first and commits it later, gives its contents up or takes it back, and whether they lived then or not. */
+#include "promise.h"
+
+enum { SIZE = 1 << 20, LOCKED = 5000 };
+
+static char *const base = (char *)0x710000000;
+
+static char *at(int part) { return base + part * 2 * SIZE; }
+
+static char *map(char *place, int protection, int how)
+{
+	char *got = mmap(place, SIZE, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | how, -1, 0);
+	PROMISE(got == place);
+	return got;
+}
+
+/* A thread that lives all the time does what main tells it to. */
+static pthread_barrier_t step;
+static void (*task)(void);
+
+static void *serve(void *unused)
+{
+	for (;;) {
+		pthread_barrier_wait(&step);
+		if (!task)
+			return unused;
+		task();
+		pthread_barrier_wait(&step);
+	}
+}
+
+static void other(void (*does)(void))
+{
+	task = does;
+	pthread_barrier_wait(&step);
+	if (does)
+		pthread_barrier_wait(&step);
+}
+
+static void write_first(void) { at(0)[10] = 7; }
+static void map_second(void) { map(at(1), PROT_READ | PROT_WRITE, MAP_FIXED_NOREPLACE)[10] = 8; }
+static void use_first_page(void) { at(2)[10]++; }
+static void commit_second_page(void)
+{
+	PROMISE(mprotect(at(2) + PAGE, PAGE, PROT_READ | PROT_WRITE) == 0);
+	at(2)[PAGE + 10] = 5;
+}
+static void commit_and_look(void)
+{
+	map(at(3), PROT_READ | PROT_WRITE, MAP_FIXED);
+	PROMISE(at(3)[10] == 0);
+	at(3)[20] = 4;
+}
+static void look_and_write(void)
+{
+	PROMISE(at(4)[10] == 0 && at(4)[PAGE + 10] == 6);
+	at(4)[10] = 9;
+}
+
+static void given_up_and_taken_back(void)
+{
+	map(at(3), PROT_READ | PROT_WRITE, MAP_FIXED)[10] = 3;
+	map(at(3), PROT_NONE, MAP_FIXED);
+	other(commit_and_look);
+	PROMISE(at(3)[10] == 0 && at(3)[20] == 4);
+	map(at(4), PROT_READ | PROT_WRITE, MAP_FIXED)[10] = 3;
+	at(4)[PAGE + 10] = 6;
+	PROMISE(madvise(at(4), PAGE, MADV_DONTNEED) == 0 && at(4)[10] == 0);
+	other(look_and_write);
+	PROMISE(at(4)[10] == 9);
+	PROMISE(munmap(at(4), SIZE) == 0 && map(at(4), PROT_READ | PROT_WRITE, MAP_FIXED_NOREPLACE)[PAGE + 10] == 0);
+}
+
+static void *count(void *lock)
+{
+	for (int i = 0; i < LOCKED; i++) {
+		pthread_mutex_lock(lock);
+		++*(long *)(at(5) + 2 * PAGE);
+		pthread_mutex_unlock(lock);
+	}
+	return NULL;
+}
+
+static void locks_lie_there(void)
+{
+	pthread_mutex_t *lock = (pthread_mutex_t *)map(at(5), PROT_READ | PROT_WRITE, MAP_FIXED_NOREPLACE);
+	pthread_t one = start(count, lock), two = start(count, lock);
+	count(lock);
+	join(one);
+	join(two);
+	PROMISE(*(long *)(at(5) + 2 * PAGE) == 3 * LOCKED);
+}
+
+int main(void)
+{
+	pthread_barrier_init(&step, NULL, 2);
+	map(at(2), PROT_NONE, MAP_FIXED_NOREPLACE);
+	pthread_t server = start(serve, NULL);
+	map(at(0), PROT_READ | PROT_WRITE, MAP_FIXED_NOREPLACE)[10] = 1;
+	other(write_first);
+	PROMISE(at(0)[10] == 7);
+	other(map_second);
+	PROMISE(at(1)[10] == 8);
+	PROMISE(mprotect(at(2), PAGE, PROT_READ | PROT_WRITE) == 0);
+	at(2)[10] = 4;
+	other(use_first_page);
+	other(commit_second_page);
+	PROMISE(at(2)[10] == 5 && at(2)[PAGE + 10] == 5);
+	given_up_and_taken_back();
+	locks_lie_there();
+	other(NULL);
+	join(server);
+	return 0;
+}
