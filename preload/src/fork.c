@@ -144,7 +144,7 @@ static void be_alone(void)
 	meta->main_slot = ptw_slot_index;
 	meta->main_pid = (uint32_t)ptw_getpid();
 	meta->main_parent = (uint32_t)PTW_SYS(SYS_getppid, 0, 0, 0, 0, 0, 0);
-	meta->lock = meta->handshake_lock = meta->units_lock = meta->segments_lock = 0;
+	meta->lock = meta->handshake_lock = meta->units_lock = meta->segments_lock = meta->untracked_lock = 0;
 	meta->open_lock = meta->files_lock = meta->once_lock = meta->orphans_lock = meta->break_lock = 0;
 	meta->create_lock = meta->semaphores_lock = meta->fork_handlers_lock = 0;
 	ptw_loader_alone();

@@ -94,7 +94,8 @@ struct ptw_meta {
 	uint32_t herald;    /* tid of the main process's thread that takes signals and errands; 0 none */
 	uint32_t exec_slot; /* slot + 1 whose exec the main process is to do */
 	uint32_t units_lock;
-	uint32_t segments_lock;
+	uint32_t segments_lock;  /* while a process loads libraries */
+	uint32_t untracked_lock; /* under it, or alone */
 	uint32_t open_lock;
 	uint32_t files_lock;
 	uint32_t once_lock;

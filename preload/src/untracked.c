@@ -22,7 +22,7 @@ void ptw_untracked_tell(int error)
 		ptw_notice(PTW_NOTICE_LIMIT, NULL, "no room for what a thread has mapped: other threads do not have it");
 }
 
-/* What is mapped there is shared, or, with `fresh`, zeros are. */
+/* What is mapped there is shared, or, with `fresh`, zeros are. Under the lock. */
 static int share_as(uint64_t start, uint64_t end, bool fresh)
 {
 	struct ptw_segments *all = ptw_segment_table;
@@ -43,7 +43,14 @@ static int share_as(uint64_t start, uint64_t end, bool fresh)
 	return 0;
 }
 
-int ptw_untracked_share(uint64_t start, uint64_t end) { return share_as(start, end, false); }
+int ptw_untracked_share(uint64_t start, uint64_t end)
+{
+	uint64_t mask;
+	ptw_lock_masked(&ptw_shared->untracked_lock, &mask);
+	int error = share_as(start, end, false);
+	ptw_unlock_masked(&ptw_shared->untracked_lock, &mask);
+	return error;
+}
 
 int ptw_untracked_remap(void)
 {
@@ -132,9 +139,9 @@ static int share_pieces(uint64_t start, uint64_t end, bool fresh)
 void ptw_untracked_empty(uint64_t start, uint64_t end)
 {
 	uint64_t mask;
-	ptw_lock_masked(&ptw_shared->segments_lock, &mask);
+	ptw_lock_masked(&ptw_shared->untracked_lock, &mask);
 	empty(start, end);
-	ptw_unlock_masked(&ptw_shared->segments_lock, &mask);
+	ptw_unlock_masked(&ptw_shared->untracked_lock, &mask);
 }
 
 /* Has this process anything else where others have what is shared? */
@@ -149,10 +156,10 @@ void ptw_untracked_replaced(uint64_t start, uint64_t end)
 void ptw_untracked_share_fresh(uint64_t start, uint64_t end)
 {
 	uint64_t mask;
-	ptw_lock_masked(&ptw_shared->segments_lock, &mask);
+	ptw_lock_masked(&ptw_shared->untracked_lock, &mask);
 	empty(start, end);
 	ptw_untracked_tell(share_pieces(start, end, true));
-	ptw_unlock_masked(&ptw_shared->segments_lock, &mask);
+	ptw_unlock_masked(&ptw_shared->untracked_lock, &mask);
 }
 
 /* What is there that this process alone has, and that fits. [end, end): nothing. */
@@ -176,10 +183,10 @@ void ptw_untracked_share_own(uint64_t start, uint64_t end)
 	uint64_t mask;
 	if (first.offset && first.end >= end && !replaced) /* a collector's barriers come here often */
 		return;
-	ptw_lock_masked(&ptw_shared->segments_lock, &mask);
+	ptw_lock_masked(&ptw_shared->untracked_lock, &mask);
 	for (struct piece piece; (piece = own_piece(start, end, ptw_mappings_is_data)).start < end; start = piece.end)
 		ptw_untracked_tell(share_pieces(piece.start, piece.end, false));
-	ptw_unlock_masked(&ptw_shared->segments_lock, &mask);
+	ptw_unlock_masked(&ptw_shared->untracked_lock, &mask);
 }
 
 static bool is_reserved(const struct ptw_mapping_line *line) { return !line->shared && !line->protection; }

@@ -4,7 +4,8 @@
  * process mode begins is (segments.h says what), and what the program maps later at addresses that it chose, or commits
  * of what it had reserved: it is its own alias, and who reads or writes there is in no log.
  *
- * The table of it is struct ptw_segments. What one process maps, others have when they first use it (fault.h).
+ * The table of it is struct ptw_segments; no code of the program's runs under its lock. What one process maps, others
+ * have when they first use it (fault.h).
  */
 #ifndef PTW_UNTRACKED_H
 #define PTW_UNTRACKED_H
@@ -14,8 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What is mapped there is shared, with what it holds; it was not yet. Under segments_lock, or with one process.
- * 0 or negative errno. */
+/* What is mapped there is shared, with what it holds; it was not yet. 0 or negative errno. */
 PTW_HIDDEN int ptw_untracked_share(uint64_t start, uint64_t end);
 
 /* Say that something could not be shared, unless `error` is 0. */

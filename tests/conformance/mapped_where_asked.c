@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Memory that a program maps at addresses it chooses is there for all threads, whichever of them maps it, reserves it
- * first and commits it later, gives its contents up or takes it back, and whether they lived then or not. */
+ * first and commits it later, gives its contents up or takes it back, and whether they lived then or not; a library that
+ * is loaded may do so, too. */
 #include "promise.h"
+
+#include <dlfcn.h>
 
 enum { SIZE = 1 << 20, LOCKED = 5000 };
 
@@ -93,8 +96,21 @@ static void locks_lie_there(void)
 	PROMISE(*(long *)(at(5) + 2 * PAGE) == 3 * LOCKED);
 }
 
-int main(void)
+static char path[4096];
+
+static void load(void)
 {
+	void *library = dlopen(path, RTLD_NOW);
+	PROMISE(library);
+	char **mapped = dlsym(library, "mapped_by_library");
+	PROMISE(mapped && (*mapped)[20] == 2);
+	(*mapped)[20] = 3;
+}
+
+int main(int argc, char **argv)
+{
+	PROMISE(argc > 0);
+	snprintf(path, sizeof path, "%s.library.so", argv[0]);
 	pthread_barrier_init(&step, NULL, 2);
 	map(at(2), PROT_NONE, MAP_FIXED_NOREPLACE);
 	pthread_t server = start(serve, NULL);
@@ -110,6 +126,8 @@ int main(void)
 	PROMISE(at(2)[10] == 5 && at(2)[PAGE + 10] == 5);
 	given_up_and_taken_back();
 	locks_lie_there();
+	other(load);
+	PROMISE(((char *)0x720000000)[20] == 3);
 	other(NULL);
 	join(server);
 	return 0;
