@@ -312,16 +312,57 @@ static bool grow_here(uint64_t start, uint64_t before, uint64_t size)
 	return true;
 }
 
+static bool may_remap(uint64_t start, uint64_t size, int flags)
+{
+	return aligned(start) && size != 0 && !(flags & ~(MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP)) &&
+	       (!(flags & (MREMAP_FIXED | MREMAP_DONTUNMAP)) || (flags & MREMAP_MAYMOVE));
+}
+
+static bool overlap(uint64_t start, uint64_t size, uint64_t other, uint64_t other_size)
+{
+	return start < other + other_size && other < start + size;
+}
+
+/* Zeros at an address outside the heap, for all threads. */
+static long map_zeros(uint64_t start, uint64_t size)
+{
+	long result = PTW_SYS(SYS_mmap, start, size, READ_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	if (result == (long)start)
+		ptw_untracked_share_fresh(start, start + size);
+	return result;
+}
+
+/* To an address outside the heap. */
+static long move_out(uint64_t from, uint64_t before, uint64_t to, uint64_t size, int protection, int flags)
+{
+	if (!is_data(protection))
+		return -EINVAL;
+	long result = map_zeros(to, size);
+	if (result != (long)to)
+		return result;
+	if (ptw_private)
+		ptw_view_lose(from, before);
+	memcpy((char *)to, alias(from), before < size ? before : size);
+	if (flags & MREMAP_DONTUNMAP)
+		empty(from, before);
+	else
+		unmap_heap(from, from + before);
+	return result;
+}
+
 static long remap_heap(uint64_t start, uint64_t before, uint64_t size, int flags, uint64_t fixed)
 {
-	if (!aligned(start) || size == 0 || (flags & ~(MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP)) ||
-	    ((flags & (MREMAP_FIXED | MREMAP_DONTUNMAP)) && !(flags & MREMAP_MAYMOVE)))
+	if (!may_remap(start, size, flags))
 		return -EINVAL;
 	before = ptw_page_up(before);
 	size = ptw_page_up(size);
 	int protection = ptw_limit_or(page_at(start), READ_WRITE);
 	if (flags & MREMAP_FIXED) {
-		if (!aligned(fixed) || !ptw_in_heap(fixed) || (fixed < start + before && start < fixed + size))
+		if (!aligned(fixed) || overlap(start, before, fixed, size))
+			return -EINVAL;
+		if (ptw_page_of(fixed) == PTW_PAGE_NONE)
+			return move_out(start, before, fixed, size, protection, flags);
+		if (!ptw_in_heap(fixed))
 			return -EINVAL;
 		long error = map_in_heap(fixed, size, protection, MAP_ANONYMOUS, -1, 0);
 		return error < 0 ? error : move(start, before, fixed, size, flags);
@@ -338,6 +379,36 @@ static long remap_heap(uint64_t start, uint64_t before, uint64_t size, int flags
 	return moved < 0 ? moved : move(start, before, (uint64_t)moved, size, flags);
 }
 
+/* The kernel would make it longer by what lies behind it in the memory that is shared. */
+__attribute__((noinline)) static long remap_untracked(uint64_t start, uint64_t before, uint64_t size, int flags,
+						      uint64_t fixed)
+{
+	before = ptw_page_up(before);
+	size = ptw_page_up(size);
+	if (!may_remap(start, size, flags) ||
+	    ((flags & MREMAP_FIXED) && (!aligned(fixed) || overlap(start, before, fixed, size))))
+		return -EINVAL;
+	uint64_t stays = !(flags & (MREMAP_FIXED | MREMAP_DONTUNMAP)) && size <= before ? size : 0;
+	if (!stays && !(flags & MREMAP_MAYMOVE))
+		return -ENOMEM;
+	long to = stays		      ? (long)start
+		  : !(flags & MREMAP_FIXED) ? take_run(size, READ_WRITE)
+		  : ptw_in_heap(fixed)      ? map_in_heap(fixed, size, READ_WRITE, MAP_ANONYMOUS, -1, 0)
+					    : map_zeros(fixed, size);
+	if (to < 0 && to >= -4095)
+		return to;
+	if (!stays) {
+		bool in_heap = ptw_in_heap((uint64_t)to);
+		ptw_untracked_read(start, in_heap ? alias((uint64_t)to) : (char *)to, before < size ? before : size);
+		if (in_heap && ptw_private)
+			ptw_view_changed((uint64_t)to, size);
+	}
+	if (!(flags & MREMAP_DONTUNMAP) && before > stays)
+		PTW_SYS(SYS_munmap, start + stays, before - stays, 0, 0, 0, 0);
+	ptw_untracked_empty(start + stays, start + before);
+	return to;
+}
+
 PTW_EXPORT void *mremap(void *address, size_t before, size_t size, int flags, ...)
 {
 	va_list list;
@@ -346,6 +417,8 @@ PTW_EXPORT void *mremap(void *address, size_t before, size_t size, int flags, ..
 	va_end(list);
 	if (ptw_process_mode && ptw_in_heap((uint64_t)address) && before)
 		return result_of(remap_heap((uint64_t)address, before, size, flags, (uint64_t)fixed));
+	if (ptw_process_mode && before && ptw_untracked_has((uint64_t)address))
+		return result_of(remap_untracked((uint64_t)address, before, size, flags, (uint64_t)fixed));
 	long result = PTW_SYS(SYS_mremap, address, before, size, flags, fixed, 0);
 	if (!ptw_process_mode && (result >= 0 || result < -4095)) {
 		if (before && !(flags & MREMAP_DONTUNMAP))

@@ -11,6 +11,7 @@
 #include "slots.h"
 
 #include <errno.h>
+#include <string.h>
 #include <sys/mman.h>
 
 /* What is mapped in this process. */
@@ -122,6 +123,16 @@ static void empty(uint64_t start, uint64_t end)
 		piece = piece_at(start, end);
 		if (piece.offset)
 			PTW_SYS(SYS_madvise, PTW_ALIAS + piece.offset, piece.end - piece.start, MADV_REMOVE, 0, 0, 0);
+	}
+}
+
+void ptw_untracked_read(uint64_t start, char *to, uint64_t size)
+{
+	uint64_t end = start + size;
+	for (struct piece piece; start < end; to += piece.end - start, start = piece.end) {
+		piece = piece_at(start, end);
+		if (piece.offset)
+			memcpy(to, (const char *)(PTW_ALIAS + piece.offset), piece.end - piece.start);
 	}
 }
 

@@ -36,6 +36,9 @@ PTW_HIDDEN void ptw_untracked_catch_up(void);
 /* The page is there, and this process has reserved the place: it gave it up once, and another took it back. Signal-safe. */
 PTW_HIDDEN bool ptw_untracked_again(uint64_t address);
 
+/* What of a range of pages is shared, whatever this process may do with it, into memory of zeros. */
+PTW_HIDDEN void ptw_untracked_read(uint64_t start, char *to, uint64_t size);
+
 /* What of a range of pages is shared becomes zeros, for all. These four are not for signal handlers. */
 PTW_HIDDEN void ptw_untracked_empty(uint64_t start, uint64_t end);
 

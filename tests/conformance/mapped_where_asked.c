@@ -96,6 +96,35 @@ static void locks_lie_there(void)
 	PROMISE(*(long *)(at(5) + 2 * PAGE) == 3 * LOCKED);
 }
 
+static char *moved;
+
+static void look_at_moved(void)
+{
+	PROMISE(moved[10] == 1 && moved[SIZE - 1] == 2 && moved[SIZE] == 0);
+	moved[SIZE + 10] = 3;
+}
+
+static void made_longer_and_shorter(void)
+{
+	char *place = base + (32 << 20), *other_place = place + (16 << 20);
+	map(place, PROT_READ | PROT_WRITE, MAP_FIXED_NOREPLACE);
+	map(place + SIZE, PROT_READ | PROT_WRITE, MAP_FIXED_NOREPLACE)[10] = 9;
+	place[10] = 1;
+	place[SIZE - 1] = 2;
+	PROMISE(mremap(place, SIZE, 2 * SIZE, 0) == MAP_FAILED && errno == ENOMEM);
+	moved = mremap(place, SIZE, 2 * SIZE, MREMAP_MAYMOVE);
+	PROMISE(moved != MAP_FAILED && moved != place);
+	other(look_at_moved);
+	PROMISE(moved[SIZE + 10] == 3 && place[SIZE + 10] == 9);
+	PROMISE(mremap(moved, 2 * SIZE, 2 * SIZE, MREMAP_MAYMOVE | MREMAP_FIXED, other_place) == other_place);
+	moved = other_place;
+	moved[SIZE] = 0;
+	other(look_at_moved);
+	PROMISE(mremap(moved, 2 * SIZE, PAGE, 0) == moved && moved[10] == 1);
+	map(moved + SIZE, PROT_READ | PROT_WRITE, MAP_FIXED_NOREPLACE);
+	PROMISE(moved[SIZE + 10] == 0);
+}
+
 static char path[4096];
 
 static void load(void)
@@ -126,6 +155,7 @@ int main(int argc, char **argv)
 	PROMISE(at(2)[10] == 5 && at(2)[PAGE + 10] == 5);
 	given_up_and_taken_back();
 	locks_lie_there();
+	made_longer_and_shorter();
 	other(load);
 	PROMISE(((char *)0x720000000)[20] == 3);
 	other(NULL);
