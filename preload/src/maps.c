@@ -19,10 +19,13 @@
 #include "files.h"
 #include "heap.h"
 #include "limits.h"
+#include "notice.h"
 #include "pages.h"
 #include "region.h"
+#include "slots.h"
 #include "units.h"
 #include "untracked.h"
+#include "unwind.h"
 #include "view.h"
 
 #include <errno.h>
@@ -196,10 +199,16 @@ static void *hint(void *address, int flags)
 static bool is_data(int protection) { return (protection & PROT_WRITE) && !(protection & PROT_EXEC); }
 
 /* At an address of the program's that is not in the heap: it is there for all threads. */
-__attribute__((noinline)) static void was_mapped(uint64_t start, uint64_t size, int protection, int flags)
+__attribute__((noinline)) static void was_mapped(uint64_t start, uint64_t size, int protection, int flags,
+						 const void *code)
 {
 	uint64_t end = start + ptw_page_up(size);
-	if (!(flags & (MAP_FIXED | MAP_FIXED_NOREPLACE)) || ptw_page_of(start) != PTW_PAGE_NONE)
+	if (!(flags & (MAP_FIXED | MAP_FIXED_NOREPLACE)))
+		return;
+	if (shared(flags) && __atomic_load_n(&ptw_shared->alive, __ATOMIC_RELAXED) > 1)
+		ptw_notice(PTW_NOTICE_LIMIT, code,
+			   "shared memory at an address that was asked for: threads that live by then do not have it");
+	if (ptw_page_of(start) != PTW_PAGE_NONE)
 		return;
 	if ((flags & MAP_ANONYMOUS) && !shared(flags) && is_data(protection))
 		ptw_untracked_share_fresh(start, end);
@@ -221,7 +230,7 @@ PTW_EXPORT void *mmap(void *address, size_t size, int protection, int flags, int
 	if (result < 0 && result >= -4095)
 		return result_of(result);
 	if (ptw_process_mode)
-		was_mapped((uint64_t)result, size, protection, flags);
+		was_mapped((uint64_t)result, size, protection, flags, (const void *)(PTW_RETURNS_TO - 1));
 	else
 		(shared(flags) ? ptw_early_cut : ptw_early_add)((uint64_t)result, size);
 	return (void *)result;

@@ -44,6 +44,38 @@ static __attribute__((noinline)) void waits_alone(void)
 	syscall(SYS_munmap, page, 4096);
 }
 
+static void *wait_for_end(void *barrier)
+{
+	pthread_barrier_wait(barrier);
+	return NULL;
+}
+
+static __attribute__((noinline)) char *mirrors(int file, char *place, size_t size)
+{
+	char *got = mmap(place, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0);
+	return got == place ? got : NULL;
+}
+
+/* Its first half is its second, too; another thread lives meanwhile. */
+static void makes_a_ring(void)
+{
+	enum { SIZE = 65536 };
+	pthread_barrier_t end;
+	pthread_t other;
+	int file = (int)syscall(SYS_memfd_create, "ring", 0);
+	char *ring = mmap(NULL, 2 * SIZE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	pthread_barrier_init(&end, NULL, 2);
+	pthread_create(&other, NULL, wait_for_end, &end);
+	if (ftruncate(file, SIZE) != 0 || !mirrors(file, ring, SIZE) || !mirrors(file, ring + SIZE, SIZE))
+		abort();
+	ring[1] = 1;
+	if (ring[SIZE + 1] != 1)
+		abort();
+	pthread_barrier_wait(&end);
+	pthread_join(other, NULL);
+	close(file);
+}
+
 /* These are carried: nothing is to be told. */
 static __attribute__((noinline)) void wakes_all(void)
 {
@@ -75,7 +107,8 @@ static const struct {
 	void (*function)(void);
 } calls[] = {
 	{"clone", clones_a_thread}, {"ptrace", asks_to_be_traced}, {"io_uring", sets_up_a_ring},
-	{"userfaultfd", takes_faults}, {"futex", waits_alone}, {"shared", wakes_all}, {"fork", forks_by_number},
+	{"userfaultfd", takes_faults}, {"futex", waits_alone}, {"mirror", makes_a_ring}, {"shared", wakes_all},
+	{"fork", forks_by_number},
 };
 
 int main(int count, char **words)
