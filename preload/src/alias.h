@@ -5,12 +5,13 @@
  *
  * In the private view, what the thread wrote to the object by itself is committed first.
  *
- * Addresses that are not tracked memory are their own alias. Signal-safe, takes no lock.
+ * Addresses that are not tracked memory are their own alias; a file over the heap (files.h) is none. Signal-safe, takes no lock.
  */
 #ifndef PTW_ALIAS_H
 #define PTW_ALIAS_H
 
 #include "files.h"
+#include "limits.h"
 #include "region.h"
 #include "segments.h"
 #include "untracked.h"
@@ -19,9 +20,12 @@
 static inline void *ptw_alias_of(const void *pointer)
 {
 	uint64_t address = (uint64_t)pointer;
+	bool in_region = ptw_in_region(address);
+	if (in_region && __builtin_expect(ptw_limits[(address - PTW_REGION) / PTW_PAGE] == PTW_OVERLAID, 0))
+		return (void *)address;
 	if (__builtin_expect(ptw_private, 0))
 		ptw_view_use(address);
-	if (ptw_in_region(address))
+	if (in_region)
 		return (void *)(address - PTW_REGION + PTW_ALIAS);
 	const struct ptw_segments *all = ptw_segment_table;
 	uint32_t count = __atomic_load_n(&all->count, __ATOMIC_ACQUIRE);
@@ -37,7 +41,7 @@ static inline void *ptw_alias_of(const void *pointer)
  * process's own. Not so of what other programs have as well. */
 static inline bool ptw_alias_is_shared(const void *object, const void *alias)
 {
-	return alias != object || ptw_untracked_has((uint64_t)object);
+	return alias != object || ptw_in_region((uint64_t)object) || ptw_untracked_has((uint64_t)object);
 }
 
 #endif

@@ -10,6 +10,7 @@
 #include "pages.h"
 #include "revoke.h"
 #include "slots.h"
+#include "view.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +21,7 @@ struct table {
 	uint64_t next; /* bytes of PTW_FILES: where to look for room first */
 	uint64_t serial;
 	uint32_t high;
-	uint32_t zero;
+	uint32_t overlays; /* ever made */
 	struct ptw_mapping mapping[PTW_MAPPINGS];
 };
 _Static_assert(sizeof(struct table) <= PTW_META_FILES_SIZE, "fits its place");
@@ -113,9 +114,14 @@ bool ptw_files_same(uint32_t page, uint32_t next)
 
 void ptw_files_close(void)
 {
-	for (uint32_t i = 0; i < table->high; i++)
-		if (table->mapping[i].size && is_here(i))
+	for (uint32_t i = 0; i < table->high; i++) {
+		if (!table->mapping[i].size || !is_here(i))
+			continue;
+		if (in_files(table->mapping[i].start))
 			PTW_SYS(SYS_mprotect, table->mapping[i].start, table->mapping[i].size, PROT_NONE, 0, 0, 0);
+		else if (ptw_private) /* closed with the heap, or mapped over with it */
+			here[i] = 0;
+	}
 }
 
 /* --- room --- */
@@ -276,24 +282,92 @@ static bool cut(struct ptw_mapping *mapping, uint64_t start, uint64_t end)
 	return true;
 }
 
-void ptw_files_unmap(uint64_t start, uint64_t size)
+/* Under the lock. */
+static void cut_all(uint64_t start, uint64_t end)
 {
-	uint64_t end = start + ptw_page_up(size), mask;
-	if (end > PTW_FILES + PTW_FILES_SIZE || end < start)
-		end = PTW_FILES + PTW_FILES_SIZE;
-	lock(&mask);
 	for (uint32_t i = 0; i < table->high; i++) {
 		struct ptw_mapping *mapping = &table->mapping[i];
 		if (mapping->size && mapping->start < end && start < mapping->start + mapping->size &&
 		    !cut(mapping, start, end))
 			no_room();
 	}
+}
+
+void ptw_files_unmap(uint64_t start, uint64_t size)
+{
+	uint64_t end = start + ptw_page_up(size), mask;
+	if (end > PTW_FILES + PTW_FILES_SIZE || end < start)
+		end = PTW_FILES + PTW_FILES_SIZE;
+	lock(&mask);
+	cut_all(start, end);
 	unlock(&mask);
 	if (ptw_tracking)
 		ptw_revoke(ptw_page_of(start), (uint32_t)((end - start) / PTW_PAGE));
 	PTW_SYS(SYS_munmap, start, end - start, 0, 0, 0, 0);
 	if (in_files(start))
 		PTW_SYS(SYS_munmap, start - PTW_FILES + PTW_FILES_ALIAS, end - start, 0, 0, 0, 0);
+}
+
+/* --- over the heap --- */
+
+void ptw_files_overlay_cut(uint64_t start, uint64_t size)
+{
+	uint64_t mask;
+	lock(&mask);
+	cut_all(start, start + size);
+	unlock(&mask);
+}
+
+static long overlay_here(uint32_t index)
+{
+	const struct ptw_mapping *mapping = &table->mapping[index];
+	uint64_t serial = mapping->serial;
+	if (here[index] == serial) /* closed with all that was open */
+		return PTW_SYS(SYS_mprotect, mapping->start, mapping->size, mapping->protection, 0, 0, 0);
+	long result = PTW_SYS(SYS_mmap, mapping->start, mapping->size, mapping->protection, mapping->flags | MAP_FIXED,
+			      mapping->fd, mapping->offset);
+	if (result != (long)mapping->start)
+		return result;
+	here[index] = serial;
+	return 0;
+}
+
+bool ptw_files_overlays(void) { return __atomic_load_n(&table->overlays, __ATOMIC_RELAXED) != 0; }
+
+long ptw_files_overlay(uint64_t start, uint64_t size, int protection, int flags, int fd, uint64_t offset)
+{
+	uint64_t mask;
+	long copy = keep(fd), error;
+	if (copy < 0)
+		return copy;
+	lock(&mask);
+	table->overlays++;
+	cut_all(start, start + size);
+	int index = free_entry();
+	if (index < 0) {
+		unlock(&mask);
+		let_go((int)copy);
+		no_room();
+		return -ENOMEM;
+	}
+	struct ptw_mapping *mapping = &table->mapping[index];
+	*mapping = (struct ptw_mapping){.start = start, .offset = offset, .fd = (int)copy, .protection = protection,
+					.flags = flags & ~(MAP_FIXED | MAP_FIXED_NOREPLACE)};
+	if ((uint32_t)index >= table->high)
+		__atomic_store_n(&table->high, (uint32_t)index + 1, __ATOMIC_RELEASE);
+	publish(mapping, size);
+	error = overlay_here((uint32_t)index);
+	if (error < 0)
+		drop(mapping);
+	unlock(&mask);
+	return error < 0 ? error : (long)start;
+}
+
+bool ptw_files_overlay_admit(uint64_t address, bool write)
+{
+	int index = find(address);
+	return index >= 0 && (table->mapping[index].protection & (write ? PROT_WRITE : PROT_READ)) &&
+	       overlay_here((uint32_t)index) == 0;
 }
 
 /* --- what was private --- */
@@ -376,8 +450,11 @@ long ptw_files_writable(uint64_t start, uint64_t size)
 long ptw_files_unshare(void)
 {
 	long error = 0;
-	for (uint32_t i = 0; i < table->high && !error; i++)
+	for (uint32_t i = 0; i < table->high && !error; i++) {
 		if (table->mapping[i].size && table->mapping[i].copied)
 			error = use_copy(&table->mapping[i]);
+		if (!in_files(table->mapping[i].start)) /* its heap has just been mapped anew */
+			here[i] = 0;
+	}
 	return error;
 }

@@ -18,6 +18,7 @@
 enum {
 	PTW_LIMITED = 0x80,         /* the low bits are its PROT_READ, PROT_WRITE, PROT_EXEC */
 	PTW_UNMAPPED = 0x80 | 0x40, /* there is nothing */
+	PTW_OVERLAID = 0x80 | 0x20, /* a file is mapped over it (files.h), or was: the place is not given out again */
 };
 
 #define ptw_limits ((uint8_t *)PTW_META_LIMIT)
@@ -28,6 +29,10 @@ static inline int ptw_limit_or(uint32_t page, int otherwise)
 	uint8_t limit = ptw_limits[page];
 	return limit & PTW_LIMITED ? limit & (PROT_READ | PROT_WRITE | PROT_EXEC) : otherwise;
 }
+
+static inline bool ptw_limit_is_unmapped(uint32_t page) { return (ptw_limits[page] & PTW_UNMAPPED) == PTW_UNMAPPED; }
+
+static inline bool ptw_limit_is_overlaid(uint32_t page) { return (ptw_limits[page] & PTW_OVERLAID) == PTW_OVERLAID; }
 
 /* As for any other page. What was never set costs no memory; what is many pages gives theirs back. */
 static inline void ptw_limits_clear(uint32_t page, uint32_t count)

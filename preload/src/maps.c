@@ -6,8 +6,9 @@
  *   private, writable, of a file    a copy in the heap: nothing is written to the file
  *   private, read-only, of a file   PTW_FILES
  *   shared                          PTW_FILES; anonymous ones get a memfd of their own, for the program's children
- *   at a fixed address              in the heap: emptied or filled in place; elsewhere: as asked, and what is anonymous
- *                                   and private to be shared by all threads (untracked.h), once it may be written
+ *   at a fixed address              in the heap: emptied or filled in place, or, if shared, over it (files.h); elsewhere:
+ *                                   as asked, and what is anonymous and private to be shared by all threads
+ *                                   (untracked.h), once it may be written
  *   executable ones of files        as asked
  *
  * A wish for an address below 4 GiB, huge pages or growth is not fulfilled. What the program may do with a page, or that
@@ -106,14 +107,24 @@ static void empty(uint64_t start, uint64_t size)
 		ptw_view_changed(start, size);
 }
 
-static long map_anonymous_shared(uint64_t size, int protection)
+/* A memfd, or negative errno. */
+static long shared_memory(uint64_t size)
 {
-	long fd = PTW_SYS(SYS_memfd_create, "shared", MFD_CLOEXEC, 0, 0, 0, 0), result;
+	long fd = PTW_SYS(SYS_memfd_create, "shared", MFD_CLOEXEC, 0, 0, 0, 0), error;
 	if (fd < 0)
 		return fd;
-	result = PTW_SYS(SYS_ftruncate, fd, ptw_page_up(size), 0, 0, 0, 0);
-	if (result == 0)
-		result = ptw_files_map(size, protection, MAP_SHARED, (int)fd, 0);
+	error = PTW_SYS(SYS_ftruncate, fd, ptw_page_up(size), 0, 0, 0, 0);
+	if (error < 0)
+		ptw_close((int)fd);
+	return error < 0 ? error : fd;
+}
+
+static long map_anonymous_shared(uint64_t size, int protection)
+{
+	long fd = shared_memory(size);
+	if (fd < 0)
+		return fd;
+	long result = ptw_files_map(size, protection, MAP_SHARED, (int)fd, 0);
 	ptw_close((int)fd);
 	return result;
 }
@@ -174,6 +185,60 @@ __attribute__((noinline)) static long map(uint64_t size, int protection, int fla
 	return filled;
 }
 
+/* --- files over the heap --- */
+
+static bool has_overlaid(uint64_t start, uint64_t end)
+{
+	for (uint64_t at = start; at < end && ptw_files_overlays(); at += PTW_PAGE)
+		if (ptw_limit_is_overlaid(page_at(at)))
+			return true;
+	return false;
+}
+
+/* This process has the heap there again. Others that had the file keep it, if it is not asked for anew. */
+static void uncover(uint64_t start, uint64_t size)
+{
+	uint32_t page = page_at(start), count = (uint32_t)(size / PTW_PAGE);
+	if (!has_overlaid(start, start + size))
+		return;
+	if (ptw_private) /* pages beside it */
+		ptw_view_lose(start, size);
+	ptw_files_overlay_cut(start, size);
+	ptw_region_remap(start, start + size, start - PTW_REGION);
+	if (ptw_tracking)
+		ptw_pages_close_new(page, count);
+}
+
+/* What the program may do there is the mapping's, not a limit. */
+__attribute__((noinline)) static long overlay(uint64_t start, uint64_t size, int protection, int flags, int fd, uint64_t offset)
+{
+	if (!aligned(start))
+		return -EINVAL;
+	size = ptw_page_up(size);
+	long anonymous = flags & MAP_ANONYMOUS ? shared_memory(size) : 0, result;
+	if (anonymous < 0)
+		return anonymous;
+	if (flags & MAP_ANONYMOUS) {
+		fd = (int)anonymous;
+		offset = 0;
+	}
+	long probe = PTW_SYS(SYS_mmap, 0, size, protection, flags & ~(MAP_FIXED | MAP_ANONYMOUS | MAP_POPULATE), fd, offset);
+	if (probe < 0 && probe >= -4095) {
+		result = probe;
+	} else {
+		PTW_SYS(SYS_munmap, probe, size, 0, 0, 0, 0);
+		if (ptw_private)
+			ptw_view_lose(start, size);
+		ptw_pages_limit(start, size, PTW_OVERLAID & ~PTW_LIMITED);
+		result = ptw_files_overlay(start, size, protection, flags & ~MAP_ANONYMOUS, fd, offset);
+	}
+	if (flags & MAP_ANONYMOUS)
+		ptw_close(fd);
+	return result;
+}
+
+/* --- in the heap --- */
+
 /* Over what is mapped in the heap. */
 __attribute__((noinline)) static long map_in_heap(uint64_t start, uint64_t size, int protection, int flags, int fd, uint64_t offset)
 {
@@ -182,6 +247,7 @@ __attribute__((noinline)) static long map_in_heap(uint64_t start, uint64_t size,
 	long error = flags & MAP_ANONYMOUS ? 0 : may_copy(fd, size, flags & ~MAP_FIXED, offset);
 	if (error)
 		return error;
+	uncover(start, ptw_page_up(size));
 	empty(start, ptw_page_up(size));
 	if (!(flags & MAP_ANONYMOUS) && (error = fill(start, ptw_page_up(size), fd, offset)) < 0)
 		return error;
@@ -224,8 +290,9 @@ PTW_EXPORT void *mmap(void *address, size_t size, int protection, int flags, int
 	bool in_heap = ptw_process_mode && ptw_in_heap(start) && size && size <= PTW_HEAP + PTW_HEAP_SIZE - start;
 	if (in_heap && (flags & MAP_FIXED_NOREPLACE)) /* what is free there is not the program's to take */
 		return result_of(aligned(start) ? -EEXIST : -EINVAL);
-	if (in_heap && (flags & MAP_FIXED) && !shared(flags))
-		return result_of(map_in_heap(start, size, protection & ALL, flags, fd, (uint64_t)offset));
+	if (in_heap && (flags & MAP_FIXED))
+		return result_of((shared(flags) ? overlay : map_in_heap)(start, size, protection & ALL, flags, fd,
+									 (uint64_t)offset));
 	long result = PTW_SYS(SYS_mmap, hint(address, flags), size, protection, flags, fd, offset);
 	if (result < 0 && result >= -4095)
 		return result_of(result);
@@ -245,9 +312,9 @@ PTW_EXPORT void *mmap64(void *address, size_t size, int protection, int flags, i
 
 static bool unit_is_empty(uint32_t unit)
 {
-	const uint8_t *limit = ptw_limits + page_at(ptw_unit_address(unit));
+	uint32_t first = page_at(ptw_unit_address(unit));
 	for (unsigned i = 0; i < UNIT_PAGES; i++)
-		if (limit[i] != PTW_UNMAPPED)
+		if (!ptw_limit_is_unmapped(first + i))
 			return false;
 	return true;
 }
@@ -255,6 +322,12 @@ static bool unit_is_empty(uint32_t unit)
 /* Pages are emptied; units in which none is left go back. */
 static void unmap_heap(uint64_t start, uint64_t end)
 {
+	if (has_overlaid(start, end)) { /* other processes may have files there yet: the place is not used again */
+		uncover(start, end - start);
+		ptw_pages_limit(start, end - start, (PTW_UNMAPPED | PTW_OVERLAID) & ~PTW_LIMITED);
+		empty(start, end - start);
+		return;
+	}
 	ptw_pages_limit(start, end - start, PTW_UNMAPPED);
 	empty(start, end - start);
 	uint32_t first = ptw_unit_of(start), last = ptw_unit_of(end - 1);
@@ -361,7 +434,7 @@ static long move_out(uint64_t from, uint64_t before, uint64_t to, uint64_t size,
 
 static long remap_heap(uint64_t start, uint64_t before, uint64_t size, int flags, uint64_t fixed)
 {
-	if (!may_remap(start, size, flags))
+	if (!may_remap(start, size, flags) || has_overlaid(start, start + ptw_page_up(before)))
 		return -EINVAL;
 	before = ptw_page_up(before);
 	size = ptw_page_up(size);
@@ -444,7 +517,7 @@ static bool is_mapped(uint64_t start, uint64_t size)
 	if (!ptw_in_heap(start))
 		return true;
 	for (uint32_t page = page_at(start), end = page + (uint32_t)(size / PTW_PAGE); page < end; page++)
-		if (ptw_limits[page] == PTW_UNMAPPED)
+		if (ptw_limit_is_unmapped(page))
 			return false;
 	return true;
 }
@@ -463,6 +536,8 @@ PTW_EXPORT int mprotect(void *address, size_t size, int protection)
 		return status_of(-EINVAL);
 	if (!is_mapped(start, size))
 		return status_of(-ENOMEM);
+	if (ptw_in_heap(start) && has_overlaid(start, start + size)) /* in this thread */
+		return status_of(PTW_SYS(SYS_mprotect, address, size, protection, 0, 0, 0));
 	long error = (protection & PROT_WRITE) ? ptw_files_writable(start, size) : 0;
 	if (error == 0)
 		ptw_pages_limit(start, size, protection);

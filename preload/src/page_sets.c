@@ -101,6 +101,14 @@ void ptw_pages_set(uint32_t page, uint32_t count, enum ptw_page_state state)
 	memset(ptw_page_states + page, state, count);
 }
 
+void ptw_pages_close_new(uint32_t page, uint32_t count)
+{
+	if (ptw_private)
+		ptw_view_map(page, count);
+	else
+		ptw_pages_set(page, count, PTW_CLOSED);
+}
+
 void ptw_pages_forget(uint32_t page, uint32_t count)
 {
 	uint64_t first = (uint64_t)(ptw_page_states + page), end = first + count;

@@ -185,6 +185,8 @@ static void look_at_instruction(uint64_t address, const struct ptw_frame *frame)
 bool ptw_pages_fault(uint64_t address, bool write, const struct ptw_frame *frame)
 {
 	uint32_t page = ptw_page_of(address);
+	if (page != PTW_PAGE_NONE && ptw_limits[page] == PTW_OVERLAID)
+		return ptw_files_overlay_admit(address, write);
 	if (!ptw_tracking || page == PTW_PAGE_NONE || wild(address))
 		return false;
 	if (ptw_crowded())
@@ -230,6 +232,11 @@ static void touch(uint64_t start, uint64_t size, bool write, const struct ptw_fr
 		if (needed && !blocked) {
 			PTW_SYS(SYS_rt_sigprocmask, SIG_BLOCK, &all_but_faults, &mask, sizeof mask, 0, 0);
 			blocked = true;
+			continue;
+		}
+		if (needed && ptw_limits[page] == PTW_OVERLAID) {
+			ptw_files_overlay_admit(address, write);
+			address = next;
 			continue;
 		}
 		if (needed && !wild(address) && allowed(page, write) && (page < PTW_MEMFD_PAGES || ptw_files_admit(page, write)) &&

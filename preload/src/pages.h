@@ -83,6 +83,9 @@ PTW_HIDDEN void ptw_pages_forget(uint32_t page, uint32_t count);
 /* Set protection and state of `count` pages that lie beside each other. */
 PTW_HIDDEN void ptw_pages_set(uint32_t page, uint32_t count, enum ptw_page_state state);
 
+/* What this process has just mapped anew: nothing of it is open. */
+PTW_HIDDEN void ptw_pages_close_new(uint32_t page, uint32_t count);
+
 /* Close pages (any order, duplicates allowed), in as few calls as possible. The array is sorted. */
 PTW_HIDDEN void ptw_pages_close(uint32_t *pages, uint32_t count);
 

@@ -67,15 +67,6 @@ static enum sharing sharing_of(const struct dl_phdr_info *info)
 /* What is mapped in this process. */
 static bool here[PTW_SEGMENTS];
 
-/* What is mapped shared by now. */
-static void close_new(uint32_t page, uint32_t count)
-{
-	if (ptw_private)
-		ptw_view_map(page, count);
-	else
-		ptw_pages_set(page, count, PTW_CLOSED);
-}
-
 static int track(uint64_t start, uint64_t end)
 {
 	struct ptw_segments *all = ptw_segment_table;
@@ -90,7 +81,7 @@ static int track(uint64_t start, uint64_t end)
 	__atomic_store_n(&all->count, all->count + 1, __ATOMIC_RELEASE);
 	__atomic_store_n(&all->used, all->used + (end - start), __ATOMIC_RELEASE); /* last, as ptw_segments_bytes tells */
 	if (ptw_tracking)
-		close_new((uint32_t)all->segment[all->count - 1].page, (uint32_t)((end - start) / PTW_PAGE));
+		ptw_pages_close_new((uint32_t)all->segment[all->count - 1].page, (uint32_t)((end - start) / PTW_PAGE));
 	return 0;
 }
 
@@ -384,7 +375,7 @@ static bool admit_segment(uint32_t i)
 	const struct ptw_segment *segment = &ptw_segment_table->segment[i];
 	here[i] = ptw_region_remap(segment->start, segment->end, segment->page * PTW_PAGE) == 0;
 	if (here[i] && ptw_tracking)
-		close_new((uint32_t)segment->page, (uint32_t)((segment->end - segment->start) / PTW_PAGE));
+		ptw_pages_close_new((uint32_t)segment->page, (uint32_t)((segment->end - segment->start) / PTW_PAGE));
 	ptw_watches_admitted();
 	return here[i];
 }

@@ -40,7 +40,7 @@ def notices_of(mode: Mode, folder: Path, argv: list[str | Path]) -> list[Notice]
 @pytest.mark.parametrize(("word", "kind", "function"), [
     ("clone", NoticeKind.CLONE, "clones_a_thread"), ("ptrace", NoticeKind.TRACER, "asks_to_be_traced"),
     ("io_uring", NoticeKind.IO_URING, "sets_up_a_ring"), ("userfaultfd", NoticeKind.FAULTS, "takes_faults"),
-    ("futex", NoticeKind.FUTEX, "waits_alone"), ("mirror", NoticeKind.LIMIT, "mirrors"),
+    ("futex", NoticeKind.FUTEX, "waits_alone"), ("there", NoticeKind.LIMIT, "maps_there"),
 ])
 def test_what_cannot_be_carried_is_told_once_by_symbol(word: str, kind: NoticeKind, function: str, hazards: Path,
                                                        tmp_path: Path) -> None:
