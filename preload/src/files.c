@@ -128,11 +128,16 @@ void ptw_files_close(void)
 
 static bool is_free(const struct ptw_mapping *mapping) { return mapping->size == 0 && mapping->fd == 0; }
 
+/* Under the lock. */
 static int free_entry(void)
 {
-	for (uint32_t i = 0; i < PTW_MAPPINGS; i++)
-		if (is_free(&table->mapping[i]))
-			return (int)i;
+	for (uint32_t i = 0; i < PTW_MAPPINGS; i++) {
+		if (!is_free(&table->mapping[i]))
+			continue;
+		if (i >= table->high)
+			__atomic_store_n(&table->high, i + 1, __ATOMIC_RELEASE);
+		return (int)i;
+	}
 	return -1;
 }
 
@@ -168,8 +173,6 @@ static int claim(uint64_t size)
 	table->mapping[found].fd = -1;
 	table->mapping[found].start = PTW_FILES + at;
 	table->next = at + room;
-	if ((uint32_t)found >= table->high)
-		__atomic_store_n(&table->high, (uint32_t)found + 1, __ATOMIC_RELEASE);
 	return found;
 }
 
@@ -215,6 +218,15 @@ static void lock(uint64_t *mask) { ptw_lock_masked(&ptw_shared->files_lock, mask
 
 static void unlock(const uint64_t *mask) { ptw_unlock_masked(&ptw_shared->files_lock, mask); }
 
+/* There is no entry for a mapping whose descriptor was kept. */
+static long refuse(const uint64_t *mask, int kept)
+{
+	unlock(mask);
+	let_go(kept);
+	no_room();
+	return -ENOMEM;
+}
+
 long ptw_files_map(uint64_t size, int protection, int flags, int fd, uint64_t offset)
 {
 	uint64_t mask;
@@ -224,12 +236,8 @@ long ptw_files_map(uint64_t size, int protection, int flags, int fd, uint64_t of
 		return copy;
 	lock(&mask);
 	int index = claim(size);
-	if (index < 0) {
-		unlock(&mask);
-		let_go((int)copy);
-		no_room();
-		return -ENOMEM;
-	}
+	if (index < 0)
+		return refuse(&mask, (int)copy);
 	struct ptw_mapping *mapping = &table->mapping[index];
 	mapping->fd = (int)copy;
 	mapping->protection = protection;
@@ -268,8 +276,6 @@ static bool cut(struct ptw_mapping *mapping, uint64_t start, uint64_t end)
 		rest->size = 0;
 		rest->start = end;
 		rest->offset += end - from;
-		if ((uint32_t)index >= table->high)
-			__atomic_store_n(&table->high, (uint32_t)index + 1, __ATOMIC_RELEASE);
 		publish(rest, to - end);
 	} else if (start <= from) {
 		mapping->size = 0;
@@ -344,17 +350,11 @@ long ptw_files_overlay(uint64_t start, uint64_t size, int protection, int flags,
 	table->overlays++;
 	cut_all(start, start + size);
 	int index = free_entry();
-	if (index < 0) {
-		unlock(&mask);
-		let_go((int)copy);
-		no_room();
-		return -ENOMEM;
-	}
+	if (index < 0)
+		return refuse(&mask, (int)copy);
 	struct ptw_mapping *mapping = &table->mapping[index];
 	*mapping = (struct ptw_mapping){.start = start, .offset = offset, .fd = (int)copy, .protection = protection,
 					.flags = flags & ~(MAP_FIXED | MAP_FIXED_NOREPLACE)};
-	if ((uint32_t)index >= table->high)
-		__atomic_store_n(&table->high, (uint32_t)index + 1, __ATOMIC_RELEASE);
 	publish(mapping, size);
 	error = overlay_here((uint32_t)index);
 	if (error < 0)

@@ -141,27 +141,28 @@ static bool ours(uint64_t size, int protection, int flags)
 	return !(protection & PROT_EXEC) || (flags & MAP_ANONYMOUS);
 }
 
-/* Where there are no huge pages, asking for them fails as it would. */
-static long huge_pages(uint64_t size, int flags)
+/* What the kernel would say: 0, or negative errno. */
+static long try_to_map(uint64_t size, int protection, int flags, int fd, uint64_t offset)
 {
-	if (!(flags & MAP_HUGETLB))
-		return 0;
-	long probe = PTW_SYS(SYS_mmap, 0, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | (flags & ~(MAP_TYPE | MAP_NORESERVE)),
-			     -1, 0);
+	long probe = PTW_SYS(SYS_mmap, 0, size, protection, flags, fd, offset);
 	if (probe < 0 && probe >= -4095)
 		return probe;
 	PTW_SYS(SYS_munmap, probe, size, 0, 0, 0, 0);
 	return 0;
 }
 
+/* Where there are no huge pages, asking for them fails as it would. */
+static long huge_pages(uint64_t size, int flags)
+{
+	if (!(flags & MAP_HUGETLB))
+		return 0;
+	return try_to_map(size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | (flags & ~(MAP_TYPE | MAP_NORESERVE)), -1, 0);
+}
+
 /* What the kernel would say of the descriptor. */
 static long may_copy(int fd, uint64_t size, int flags, uint64_t offset)
 {
-	long probe = PTW_SYS(SYS_mmap, 0, size, PROT_NONE, MAP_PRIVATE | (flags & ~(MAP_TYPE | MAP_POPULATE)), fd, offset);
-	if (probe < 0 && probe >= -4095)
-		return probe;
-	PTW_SYS(SYS_munmap, probe, size, 0, 0, 0, 0);
-	return 0;
+	return try_to_map(size, PROT_NONE, MAP_PRIVATE | (flags & ~(MAP_TYPE | MAP_POPULATE)), fd, offset);
 }
 
 /* Not within `mmap`, whose calls merging takes for the program's. */
@@ -189,24 +190,25 @@ __attribute__((noinline)) static long map(uint64_t size, int protection, int fla
 
 static bool has_overlaid(uint64_t start, uint64_t end)
 {
-	for (uint64_t at = start; at < end && ptw_files_overlays(); at += PTW_PAGE)
-		if (ptw_limit_is_overlaid(page_at(at)))
-			return true;
-	return false;
+	bool found = false;
+	if (ptw_files_overlays())
+		for (uint64_t at = start; at < end && !found; at += PTW_PAGE)
+			found = ptw_limit_is_overlaid(page_at(at));
+	return found;
 }
 
-/* This process has the heap there again. Others that had the file keep it, if it is not asked for anew. */
-static void uncover(uint64_t start, uint64_t size)
+/* This process has the heap there again. Others that had a file keep it. False: there was none. */
+static bool uncover(uint64_t start, uint64_t size)
 {
-	uint32_t page = page_at(start), count = (uint32_t)(size / PTW_PAGE);
 	if (!has_overlaid(start, start + size))
-		return;
+		return false;
 	if (ptw_private) /* pages beside it */
 		ptw_view_lose(start, size);
 	ptw_files_overlay_cut(start, size);
 	ptw_region_remap(start, start + size, start - PTW_REGION);
 	if (ptw_tracking)
-		ptw_pages_close_new(page, count);
+		ptw_pages_close_new(page_at(start), (uint32_t)(size / PTW_PAGE));
+	return true;
 }
 
 /* What the program may do there is the mapping's, not a limit. */
@@ -215,26 +217,21 @@ __attribute__((noinline)) static long overlay(uint64_t start, uint64_t size, int
 	if (!aligned(start))
 		return -EINVAL;
 	size = ptw_page_up(size);
-	long anonymous = flags & MAP_ANONYMOUS ? shared_memory(size) : 0, result;
-	if (anonymous < 0)
-		return anonymous;
 	if (flags & MAP_ANONYMOUS) {
-		fd = (int)anonymous;
-		offset = 0;
+		long memory = shared_memory(size);
+		if (memory < 0)
+			return memory;
+		long result = overlay(start, size, protection, flags & ~MAP_ANONYMOUS, (int)memory, 0);
+		ptw_close((int)memory);
+		return result;
 	}
-	long probe = PTW_SYS(SYS_mmap, 0, size, protection, flags & ~(MAP_FIXED | MAP_ANONYMOUS | MAP_POPULATE), fd, offset);
-	if (probe < 0 && probe >= -4095) {
-		result = probe;
-	} else {
-		PTW_SYS(SYS_munmap, probe, size, 0, 0, 0, 0);
-		if (ptw_private)
-			ptw_view_lose(start, size);
-		ptw_pages_limit(start, size, PTW_OVERLAID & ~PTW_LIMITED);
-		result = ptw_files_overlay(start, size, protection, flags & ~MAP_ANONYMOUS, fd, offset);
-	}
-	if (flags & MAP_ANONYMOUS)
-		ptw_close(fd);
-	return result;
+	long error = try_to_map(size, protection, flags & ~(MAP_FIXED | MAP_POPULATE), fd, offset);
+	if (error)
+		return error;
+	if (ptw_private)
+		ptw_view_lose(start, size);
+	ptw_pages_limit(start, size, PTW_OVERLAID);
+	return ptw_files_overlay(start, size, protection, flags, fd, offset);
 }
 
 /* --- in the heap --- */
@@ -264,7 +261,7 @@ static void *hint(void *address, int flags)
 
 static bool is_data(int protection) { return (protection & PROT_WRITE) && !(protection & PROT_EXEC); }
 
-/* At an address of the program's that is not in the heap: it is there for all threads. */
+/* At an address of the program's that is not in the heap. What is private and anonymous is there for all threads. */
 __attribute__((noinline)) static void was_mapped(uint64_t start, uint64_t size, int protection, int flags,
 						 const void *code)
 {
@@ -322,14 +319,11 @@ static bool unit_is_empty(uint32_t unit)
 /* Pages are emptied; units in which none is left go back. */
 static void unmap_heap(uint64_t start, uint64_t end)
 {
-	if (has_overlaid(start, end)) { /* other processes may have files there yet: the place is not used again */
-		uncover(start, end - start);
-		ptw_pages_limit(start, end - start, (PTW_UNMAPPED | PTW_OVERLAID) & ~PTW_LIMITED);
-		empty(start, end - start);
-		return;
-	}
-	ptw_pages_limit(start, end - start, PTW_UNMAPPED);
+	bool overlaid = uncover(start, end - start);
+	ptw_pages_limit(start, end - start, overlaid ? PTW_UNMAPPED | PTW_OVERLAID : PTW_UNMAPPED);
 	empty(start, end - start);
+	if (overlaid) /* other processes may have files there yet: the place is not used again */
+		return;
 	uint32_t first = ptw_unit_of(start), last = ptw_unit_of(end - 1);
 	if (!unit_is_empty(first))
 		first++;
@@ -400,9 +394,10 @@ static bool may_remap(uint64_t start, uint64_t size, int flags)
 	       (!(flags & (MREMAP_FIXED | MREMAP_DONTUNMAP)) || (flags & MREMAP_MAYMOVE));
 }
 
-static bool overlap(uint64_t start, uint64_t size, uint64_t other, uint64_t other_size)
+static bool may_move(uint64_t start, uint64_t before, uint64_t to, uint64_t size)
 {
-	return start < other + other_size && other < start + size;
+	bool apart = start >= to + size || to >= start + before;
+	return aligned(to) && apart && (ptw_in_heap(to) || ptw_page_of(to) == PTW_PAGE_NONE);
 }
 
 /* Zeros at an address outside the heap, for all threads. */
@@ -440,12 +435,10 @@ static long remap_heap(uint64_t start, uint64_t before, uint64_t size, int flags
 	size = ptw_page_up(size);
 	int protection = ptw_limit_or(page_at(start), READ_WRITE);
 	if (flags & MREMAP_FIXED) {
-		if (!aligned(fixed) || overlap(start, before, fixed, size))
+		if (!may_move(start, before, fixed, size))
 			return -EINVAL;
-		if (ptw_page_of(fixed) == PTW_PAGE_NONE)
-			return move_out(start, before, fixed, size, protection, flags);
 		if (!ptw_in_heap(fixed))
-			return -EINVAL;
+			return move_out(start, before, fixed, size, protection, flags);
 		long error = map_in_heap(fixed, size, protection, MAP_ANONYMOUS, -1, 0);
 		return error < 0 ? error : move(start, before, fixed, size, flags);
 	}
@@ -468,7 +461,7 @@ __attribute__((noinline)) static long remap_untracked(uint64_t start, uint64_t b
 	before = ptw_page_up(before);
 	size = ptw_page_up(size);
 	if (!may_remap(start, size, flags) ||
-	    ((flags & MREMAP_FIXED) && (!aligned(fixed) || overlap(start, before, fixed, size))))
+	    ((flags & MREMAP_FIXED) && !may_move(start, before, fixed, size)))
 		return -EINVAL;
 	uint64_t stays = !(flags & (MREMAP_FIXED | MREMAP_DONTUNMAP)) && size <= before ? size : 0;
 	if (!stays && !(flags & MREMAP_MAYMOVE))

@@ -70,7 +70,7 @@ PTW_HIDDEN bool ptw_pages_execute(uint64_t address);
 /* Once, while there is one thread: whether the program has stacks that may be executed. */
 PTW_HIDDEN void ptw_pages_init_stacks(void);
 
-/* The program's own wish (mprotect, munmap), PROT_ bits or PTW_UNMAPPED, for tracked pages: what it may not do faults as
+/* The program's own wish (mprotect, munmap), PROT_ bits or what limits.h has, for tracked pages: what it may not do faults as
  * it would natively, in any thread. Pages must be whole. */
 PTW_HIDDEN void ptw_pages_limit(uint64_t start, uint64_t size, int protection);
 
