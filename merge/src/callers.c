@@ -81,26 +81,22 @@ static int grow(struct ptm_callers *callers)
 	return 0;
 }
 
-int ptm_callers_number(struct ptm_callers *callers, const struct ptm_mark *marks, size_t n,
-		       struct ptm_numbered *numbered)
+int callers_number(struct ptm_callers *callers, const struct ptm_returns *item, uint32_t *ret)
 {
-	for (size_t i = 0; i < n; i++) {
-		uint32_t *slot = find(callers, &marks[i].callers);
+	uint32_t *slot = find(callers, item);
 
-		if (!*slot && callers->n == callers->room) {
-			const int error = grow(callers);
+	if (!*slot && callers->n == callers->room) {
+		const int error = grow(callers);
 
-			if (error)
-				return error;
-			slot = find(callers, &marks[i].callers);
-		}
-		if (!*slot) {
-			callers->items[callers->n++] = marks[i].callers;
-			*slot = (uint32_t)callers->n;
-		}
-		numbered[i] = (struct ptm_numbered){
-			.seq = marks[i].seq, .block = (int32_t)marks[i].block, .callers = *slot - 1 };
+		if (error)
+			return error;
+		slot = find(callers, item);
 	}
+	if (!*slot) {
+		callers->items[callers->n++] = *item;
+		*slot = (uint32_t)callers->n;
+	}
+	*ret = *slot - 1;
 	return 0;
 }
 

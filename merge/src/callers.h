@@ -13,4 +13,7 @@ struct ptm_callers {
 	size_t n_slots;         /* a power of two, twice `room` */
 };
 
+/* The number of a list: the next one when it is met first. -ENOMEM. */
+int callers_number(struct ptm_callers *callers, const struct ptm_returns *item, uint32_t *ret);
+
 #endif

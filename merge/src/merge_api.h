@@ -115,15 +115,8 @@ struct ptm_returns {
 	uint64_t known;
 };
 
-/* An execution of a marker block. */
+/* An execution of a marker block. `callers`: number of its innermost return addresses in the walk's `ptm_callers`. */
 struct ptm_mark {
-	int64_t seq;
-	int64_t block;
-	struct ptm_returns callers;
-};
-
-/* The same, with a number for its callers (ptm_callers_number). */
-struct ptm_numbered {
 	int64_t seq;
 	int32_t block;
 	uint32_t callers;
@@ -193,7 +186,8 @@ void ptm_tree_keys(const struct ptm_tree *tree, size_t first, size_t n, uint32_t
  * other one did; -EINVAL for a parent that does not come before; -ENOMEM. */
 int ptm_tree_adopt(struct ptm_tree *tree, const uint32_t *keys, size_t first, size_t n, uint32_t *numbers);
 
-int ptm_walk_create(const struct ptm_program *program, struct ptm_tree *tree, int want_calls,
+/* The program and `callers`, which marks' callers are numbered in (NULL: no marks are wanted), outlive the walk. */
+int ptm_walk_create(const struct ptm_program *program, struct ptm_tree *tree, struct ptm_callers *callers, int want_calls,
 		    struct ptm_walk **ret);
 void ptm_walk_destroy(struct ptm_walk *walk);
 /* Start a thread's walk: its counters are zero, its stack empty. */
@@ -247,10 +241,7 @@ void ptm_walk_forget(struct ptm_walk *walk);
 
 int ptm_callers_create(struct ptm_callers **ret);
 void ptm_callers_destroy(struct ptm_callers *callers);
-/* Marks, with the numbers of their callers among the distinct ones: 0, 1, … as they are met first. -ENOMEM. */
-int ptm_callers_number(struct ptm_callers *callers, const struct ptm_mark *marks, size_t n,
-		       struct ptm_numbered *numbered);
-/* The distinct ones, valid until more are numbered. */
+/* The distinct ones, numbered 0, 1, … as they are met first: valid until more are. */
 const struct ptm_returns *ptm_callers_items(const struct ptm_callers *callers, size_t *ret);
 
 /* Numbers keys, those from `begin` on, that are less than `limit`, as they are met first; negative ones are none. `count`

@@ -202,15 +202,13 @@ int ptm_walk_callers(const struct ptm_walk *walk, const struct ptm_callers *othe
 		     uint32_t *numbers)
 {
 	for (size_t i = 0; i < others->n; i++) {
-		struct ptm_mark mark = { .callers = others->items[i] };
-		struct ptm_numbered numbered;
+		struct ptm_returns list = others->items[i];
 		int error;
 
-		complete(&mark.callers, &walk->frames);
-		error = ptm_callers_number(callers, &mark, 1, &numbered);
+		complete(&list, &walk->frames);
+		error = callers_number(callers, &list, &numbers[i]);
 		if (error)
 			return error;
-		numbers[i] = numbered.callers;
 	}
 	return 0;
 }

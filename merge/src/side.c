@@ -46,8 +46,8 @@ int side_init(struct side *side, const struct ptm_program *program, const struct
 		return -ENOMEM;
 	for (size_t i = 0; i < program->n_paths; i++)
 		side->hashes[i] = hash_path(side, i);
-	error = ptm_walk_create(program, tree, 0, &side->main.walk);
-	return error ? error : ptm_walk_create(program, tree, 0, &side->scout.walk);
+	error = ptm_walk_create(program, tree, NULL, 0, &side->main.walk);
+	return error ? error : ptm_walk_create(program, tree, NULL, 0, &side->scout.walk);
 }
 
 void side_deinit(struct side *side)
@@ -154,10 +154,9 @@ int side_scout(struct side *side)
 {
 	struct ptm_walk *walk = side->scout.walk;
 	const struct ptm_walk *main = side->main.walk;
-	struct ptm_mark *marks = walk->marks;
 	struct visits visits = walk->visits;
 	struct frame *items = walk->frames.items;
-	size_t room = walk->frames.room, marks_room = walk->marks_room;
+	size_t room = walk->frames.room;
 
 	if (room < main->frames.n) {
 		if (grow((void **)&walk->frames.items, main->frames.room, sizeof(*items)))
@@ -170,8 +169,6 @@ int side_scout(struct side *side)
 	walk->frames.room = room;
 	walk->frames.calls = NULL;
 	walk->frames.calls_room = walk->frames.n_calls = 0;
-	walk->marks = marks;
-	walk->marks_room = marks_room;
 	walk->visits = visits;
 	if (main->frames.n)
 		memcpy(items, main->frames.items, main->frames.n * sizeof(*items));
@@ -254,7 +251,7 @@ static int take(struct side *side, struct cursor *cursor, int64_t seq, uint32_t 
 	error = walk_block(walk, seq, number);
 	if (error)
 		return error;
-	walk->n_marks = walk->visits.n = 0;
+	walk->visits.n = 0;
 	if (!walk->frames.n)
 		return 0;
 	error = owner(side, &walk->frames, places->room);

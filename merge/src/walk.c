@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "callers.h"
 #include "replay.h"
 #include "walk.h"
 
@@ -19,7 +20,7 @@ enum {
 	FIRST_MARKS = 1024,
 };
 
-int ptm_walk_create(const struct ptm_program *program, struct ptm_tree *tree, int want_calls,
+int ptm_walk_create(const struct ptm_program *program, struct ptm_tree *tree, struct ptm_callers *callers, int want_calls,
 		    struct ptm_walk **ret)
 {
 	struct ptm_walk *walk;
@@ -30,6 +31,7 @@ int ptm_walk_create(const struct ptm_program *program, struct ptm_tree *tree, in
 	if (!walk)
 		return -ENOMEM;
 	walk->program = program;
+	walk->callers = callers;
 	frames_init(&walk->frames, tree, &walk->timeline, want_calls != 0);
 	memo_init(&walk->memo, program->n_paths);
 	ptm_walk_begin(walk);
@@ -380,15 +382,20 @@ int walk_put_mark(struct ptm_walk *walk, const struct ptm_mark *mark)
 static int put_mark(struct ptm_walk *walk, int64_t x, uint32_t block)
 {
 	const struct frames *frames = &walk->frames;
-	struct ptm_mark mark = { .seq = x, .block = block };
+	struct ptm_mark mark = { .seq = x, .block = (int32_t)block };
+	struct ptm_returns callers = { .known = 0 };
+	int error;
 
+	if (!walk->callers)
+		return 0;
 	for (size_t i = 0; !frames->beyond && i + 1 < frames->n && i < PTM_RETURNS; i++) {
-		mark.callers.returns[i] = frames->items[frames->n - 1 - i].ret;
-		mark.callers.known = i + 1;
+		callers.returns[i] = frames->items[frames->n - 1 - i].ret;
+		callers.known = i + 1;
 	}
-	if (frames_presumed(frames) && mark.callers.known < PTM_RETURNS)
-		part_note_level(&mark.callers, frames->items[0].block);
-	return walk_put_mark(walk, &mark);
+	if (frames_presumed(frames) && callers.known < PTM_RETURNS)
+		part_note_level(&callers, frames->items[0].block);
+	error = callers_number(walk->callers, &callers, &mark.callers);
+	return error ? error : walk_put_mark(walk, &mark);
 }
 
 static bool event_before(const struct ptm_walk *walk, int64_t x)

@@ -39,6 +39,7 @@ struct ptm_walk {
 	size_t n_events;
 	size_t next_event;
 
+	struct ptm_callers *callers;    /* of marks; NULL: none are noted */
 	struct ptm_mark *marks;
 	size_t n_marks;
 	size_t marks_room;

@@ -46,7 +46,7 @@ struct flow {
 
 /* What was found of a thread. */
 struct found {
-	struct ptm_numbered marks[ROOM];
+	struct ptm_mark marks[ROOM];
 	size_t n_marks;
 	struct ptm_visit visits[ROOM];
 	size_t n_visits;
@@ -186,7 +186,8 @@ static void fetch(struct walker *walker)
 	const struct ptm_mark *marks = ptm_walk_marks(walker->walk, &n);
 
 	assert(found->n_marks + n <= ROOM);
-	assert(!ptm_callers_number(walker->callers, marks, n, &found->marks[found->n_marks]));
+	if (n)
+		memcpy(&found->marks[found->n_marks], marks, n * sizeof(*marks));
 	found->n_marks += n;
 	const struct ptm_visit *visits = ptm_walk_visits(walker->walk, &n);
 
@@ -234,8 +235,8 @@ static struct walker *make_walker(struct ptm_program *program, size_t stacks, ui
 	struct walker *walker = calloc(1, sizeof(*walker));
 
 	assert(walker && !ptm_tree_create(stacks, depth, &walker->tree));
-	assert(!ptm_walk_create(program, walker->tree, 0, &walker->walk));
 	assert(!ptm_callers_create(&walker->callers));
+	assert(!ptm_walk_create(program, walker->tree, walker->callers, 0, &walker->walk));
 	return walker;
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* The walk of merging, each of whose allocations fails (scarce_memory.h): a function that calls itself, deeply. */
-#include "merge_api.h"
+#include "callers.h"
 #include "scarce_memory.h"
 
-enum { DEPTH = 3000, ROWS = 2 * DEPTH, MARKS = 4000, STRANGERS = 100 };
+enum { DEPTH = 3000, ROWS = 2 * DEPTH, LISTS = 4000, STRANGERS = 100 };
 
 static int64_t seqs[ROWS];
 static int32_t paths[ROWS];
@@ -43,7 +43,7 @@ static bool walk(void)
 	struct ptm_tree *tree = NULL;
 	struct ptm_walk *walk = NULL;
 	bool done = ptm_program_create(blocks, 4, offsets, values, 5, 4, &program) == 0 && ptm_program_digest(program) == 0 &&
-		    ptm_tree_create(1 << 20, 1 << 16, &tree) == 0 && ptm_walk_create(program, tree, 1, &walk) == 0;
+		    ptm_tree_create(1 << 20, 1 << 16, &tree) == 0 && ptm_walk_create(program, tree, NULL, 1, &walk) == 0;
 	if (done) {
 		ptm_walk_begin(walk);
 		done = walk_rows(walk, 0, ROWS) && ptm_walk_end(walk, NULL, NULL, 0) == 0;
@@ -79,7 +79,7 @@ static bool parts(void)
 	bool done = ptm_program_create(blocks, 4, offsets, values, 5, 4, &program) == 0 && ptm_program_digest(program) == 0;
 	for (int i = 0; done && i < 2; i++)
 		done = ptm_tree_create(1 << 20, 1 << 16, &trees[i]) == 0 &&
-		       ptm_walk_create(program, trees[i], 0, &walks[i]) == 0;
+		       ptm_walk_create(program, trees[i], NULL, 0, &walks[i]) == 0;
 	done = done && walk_apart(walks[0], walks[1]);
 	for (int i = 0; i < 2; i++) {
 		if (walks[i])
@@ -94,14 +94,13 @@ static bool parts(void)
 
 static bool callers(void)
 {
-	static struct ptm_mark marks[MARKS];
-	static struct ptm_numbered numbered[MARKS];
 	struct ptm_callers *callers;
-	for (size_t i = 0; i < MARKS; i++)
-		marks[i].callers.returns[0] = i;
+	uint32_t number;
+	bool done = true;
 	if (ptm_callers_create(&callers) < 0)
 		return false;
-	bool done = ptm_callers_number(callers, marks, MARKS, numbered) == 0;
+	for (size_t i = 0; done && i < LISTS; i++)
+		done = callers_number(callers, &(struct ptm_returns){.returns = {i}}, &number) == 0;
 	ptm_callers_destroy(callers);
 	return done;
 }

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "callers.h"
 #include "merge_api.h"
 #include "timeline.h"
 #include "random.h"
@@ -81,51 +82,48 @@ static void make_flow(struct flow *flow)
 		};
 }
 
-/* A mark's number is that of its own list, and no list is there twice. */
+/* A mark's number is that of a list, and no list is there twice. */
 static void check_callers(struct ptm_walk *walk, struct ptm_callers *callers)
 {
 	size_t n, distinct;
 	const struct ptm_mark *marks = ptm_walk_marks(walk, &n);
-	struct ptm_numbered *numbered = malloc((n + 1) * sizeof(*numbered));
-
-	assert(numbered && !ptm_callers_number(callers, marks, n, numbered));
 	const struct ptm_returns *items = ptm_callers_items(callers, &distinct);
 
 	for (size_t i = 0; i < n; i++) {
-		assert(numbered[i].seq == marks[i].seq && numbered[i].block == marks[i].block);
-		assert(numbered[i].callers < distinct);
-		assert(!memcmp(&items[numbered[i].callers], &marks[i].callers, sizeof(*items)));
+		assert(!i || marks[i - 1].seq < marks[i].seq);
+		assert(marks[i].block >= 0 && marks[i].block < BLOCKS);
+		assert(marks[i].callers < distinct);
 	}
 	for (size_t i = 0; i < distinct && i < 50; i++)
 		for (size_t j = 0; j < i; j++)
 			assert(memcmp(&items[i], &items[j], sizeof(*items)));
-	free(numbered);
 }
 
 /* More lists than the table first holds, each twice, told apart by every word of theirs. */
 static void check_many_callers(void)
 {
-	enum { MARKS = 20000 };
-	struct ptm_mark *marks = calloc(MARKS, sizeof(*marks));
-	static struct ptm_numbered numbered[MARKS];
+	enum { LISTS = 20000 };
+	struct ptm_returns *lists = calloc(LISTS, sizeof(*lists));
+	static uint32_t numbers[LISTS];
 	struct ptm_callers *callers;
 	size_t distinct;
 
-	assert(marks && ptm_callers_create(&callers) == 0);
-	for (size_t i = 0; i < MARKS; i++) {
-		marks[i].callers.known = i % 7;
-		marks[i].callers.returns[i % PTM_RETURNS] = (i / 2 + 1) << (i % 40);
+	assert(lists && ptm_callers_create(&callers) == 0);
+	for (size_t i = 0; i < LISTS; i++) {
+		lists[i].known = i % 7;
+		lists[i].returns[i % PTM_RETURNS] = (i / 2 + 1) << (i % 40);
 	}
 	for (int again = 0; again < 2; again++) {
-		assert(!ptm_callers_number(callers, marks, MARKS, numbered));
+		for (size_t i = 0; i < LISTS; i++)
+			assert(!callers_number(callers, &lists[i], &numbers[i]));
 		const struct ptm_returns *items = ptm_callers_items(callers, &distinct);
 
-		assert(distinct > 1024 && distinct <= MARKS);
-		for (size_t i = 0; i < MARKS; i++)
-			assert(!memcmp(&items[numbered[i].callers], &marks[i].callers, sizeof(*items)));
+		assert(distinct > 1024 && distinct <= LISTS);
+		for (size_t i = 0; i < LISTS; i++)
+			assert(!memcmp(&items[numbers[i]], &lists[i], sizeof(*items)));
 	}
 	ptm_callers_destroy(callers);
-	free(marks);
+	free(lists);
 }
 
 static void check_calls(struct ptm_walk *walk, struct ptm_callers *callers, int64_t *n_calls)
@@ -200,8 +198,8 @@ static void walk_flow(const struct flow *flow, struct ptm_program *program)
 	timeline_ns time, spent;
 
 	assert(ptm_tree_create(2 + below(60), 2 + below(8), &tree) == 0);
-	assert(ptm_walk_create(program, tree, (int)below(2), &walk) == 0);
 	assert(ptm_callers_create(&callers) == 0);
+	assert(ptm_walk_create(program, tree, callers, (int)below(2), &walk) == 0);
 	for (int thread = 0; thread < 2; thread++) {
 		ptm_walk_begin(walk);
 		for (anchors = events = row = 0; row < ROWS;) {
@@ -279,7 +277,7 @@ static void check_undigested(const struct ptm_program *program)
 	struct ptm_walk *walk;
 
 	assert(ptm_tree_create(10, 10, &tree) == 0);
-	assert(ptm_walk_create(program, tree, 0, &walk) == -EINVAL);
+	assert(ptm_walk_create(program, tree, NULL, 0, &walk) == -EINVAL);
 	ptm_tree_destroy(tree);
 }
 
@@ -292,7 +290,7 @@ static void check_refused(const struct flow *flow, struct ptm_program *program)
 	size_t anchors, events;
 
 	assert(ptm_tree_create(100, 10, &tree) == 0);
-	assert(ptm_walk_create(program, tree, 1, &walk) == 0);
+	assert(ptm_walk_create(program, tree, NULL, 1, &walk) == 0);
 	bad.paths[200] = PATHS;
 	assert(ptm_walk_feed(walk, bad.seqs, bad.paths, ROWS, NULL, NULL, 0, NULL, 0, &anchors, &events) == -EINVAL);
 	assert(ptm_program_count(program, bad.paths, ROWS) == -EINVAL);
@@ -334,7 +332,7 @@ static void check_very_deep(void)
 	assert(ptm_program_create(blocks, 3, offsets, values, 3, 3, &program) == 0);
 	assert(ptm_program_digest(program) == 0);
 	assert(ptm_tree_create(1000, 100, &tree) == 0);
-	assert(ptm_walk_create(program, tree, 0, &walk) == 0);
+	assert(ptm_walk_create(program, tree, NULL, 0, &walk) == 0);
 	while (done < ALL) {
 		const int64_t some = ptm_walk_feed(walk, seqs + done, paths + done, (size_t)(ALL - done), NULL, NULL,
 						   0, NULL, 0, &anchors, &events);

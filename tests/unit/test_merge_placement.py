@@ -349,7 +349,10 @@ def test_thunks_that_are_not_as_many_as_their_file_claims_are_said_in_one_line(p
         merge_run(bundle)
 
 
-def test_calls_of_threads_without_flow_are_placed_nowhere(program: Program) -> None:
+@pytest.mark.parametrize("few", [1 << 24, 0], ids=["few", "many"])
+def test_calls_of_threads_without_flow_are_placed_nowhere(program: Program, few: int,
+                                                          monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ptweave.merge.in_order.FEW_BYTES", few)
     program.writer.run(0, [program.plain])
     program.writer.syscall(7, 0, enter=1, leave=2, ip=1)
     program.writer.syscall(None, None, enter=3, leave=4, ip=1)

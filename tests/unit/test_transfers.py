@@ -19,6 +19,13 @@ AT_FDCWD = 0xFFFFFF9C
 BUFFER = 0x7000
 
 
+@pytest.fixture(autouse=True, params=[True, False], ids=["few", "many"])
+def few(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """System calls that are few are taken in memory, many by DuckDB."""
+    if not request.param:
+        monkeypatch.setattr("ptweave.merge.in_order.FEW_BYTES", 0)
+
+
 class Calls:
     """System calls of a program, one after the other."""
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cache
 from types import TracebackType
 from typing import Any
 
@@ -32,7 +33,7 @@ from ptweave.merge.clocks import Clocks
 from ptweave.merge.program import check
 from ptweave.merge.race_sites import RaceSites
 from ptweave.merge.scratch import Queries, Scratch
-from ptweave.merge.tables import numbers, within
+from ptweave.merge.tables import BATCH_ROWS, numbers, within
 from ptweave.merge.tasks import Tasks
 from ptweave.merge.thunk_rows import ThunkRows
 from ptweave.merge.variables import Variables
@@ -223,8 +224,18 @@ def _table(rows: int, kind: str, **columns: Any) -> pa.Table:
     """Rows of `edges`, whose kind is encoded: what is not given is null."""
     kinds = pa.DictionaryArray.from_arrays(pa.array(np.full(rows, _KINDS.index(kind), np.int32)), pa.array(_KINDS))
     given = {"kind": kinds, **columns}
-    return pa.table([_column(given[field.name], field.type) if field.name in given else pa.nulls(rows, field.type)
+    return pa.table([_column(given[field.name], field.type) if field.name in given else _nothing(rows, field.type)
                      for field in EDGES.schema], names=EDGES.schema.names)
+
+
+@cache
+def _nulls(kind: pa.DataType) -> pa.Array:
+    return pa.nulls(BATCH_ROWS, kind)
+
+
+def _nothing(rows: int, kind: pa.DataType) -> pa.Array:
+    """As many nulls: millions of rows have the same ones."""
+    return _nulls(kind).slice(0, rows) if rows <= BATCH_ROWS else pa.nulls(rows, kind)
 
 
 def _column(values: Any, kind: pa.DataType) -> pa.Array:

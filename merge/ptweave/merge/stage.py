@@ -172,7 +172,8 @@ class _Merge:
         if self._syscalls:
             self._syscalls.flag_own()
         self._program.compile()
-        self._scratch.begin()  # all that walks wait for comes first
+        if self._accesses:
+            self._scratch.begin()  # all that walks wait for comes first
         self._graph = self._begin_graph()
         with ExitStack() as written:
             self._walk_threads(written)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ptweave.data.bundle import Bundle
 from ptweave.data.ledger import Ledger
@@ -18,6 +19,7 @@ from ptweave.merge._merge import lib
 from ptweave.merge.addresses import Addresses
 from ptweave.merge.align import FAR, Aligner, Occurrences, Records, bounds
 from ptweave.merge.events import Events, events_of
+from ptweave.merge.in_order import in_order
 from ptweave.merge.moments import Moments
 from ptweave.merge.own_calls import Library, makes_between, signs_of
 from ptweave.merge.place import Grouped, Places
@@ -34,6 +36,7 @@ EXIT = 60
 EXIT_GROUP = 231
 
 _COLUMNS = ["thread", "index", "t_enter", "t_exit", "number", "ip", "result", "pid", "args"]
+_WRITTEN = pa.schema([field for field in DECODED_SYSCALLS if field.name != "index"])
 _KERNEL = ("syscalls", "syscalls/kernel")  # accounts of the kernel's record
 
 
@@ -70,7 +73,8 @@ class SystemCalls:
         self._replaced = np.isin(self._number, EXEC) & ~failed
         self.exits = _exits(table, self._number == EXIT_GROUP)
         self._signs = signs_of(self._number, _first_args(table))
-        self._rows = Grouped.by(numbers(table, "thread", -1), self._index, self._enter)
+        self._thread = numbers(table, "thread", -1)
+        self._rows = Grouped.by(self._thread, self._index, self._enter)
         self.places = Places.nowhere(len(table))
         self._own = np.zeros(len(table), np.bool_)
 
@@ -193,19 +197,24 @@ class SystemCalls:
 
         `programs`: the process id each thread's program has.
         """
-        seq, placed = self.places.columns(slice(None))
-        columns = ", ".join(f'source."{name}"' for name in DECODED_SYSCALLS.names if name not in ("index", "pid"))
+        rows = self._in_table()
+        done = 0
         with TableWriter(bundle.tables, SYSCALLS) as writer:
-            placement = pa.table({"row": np.arange(len(self)), "seq": seq, "placed": placed.cast(pa.string()),
-                                  "own": self._own})
-            threads = pa.table({"thread": pa.array(programs.keys(), pa.int32()),
-                                "pid": pa.array(programs.values(), pa.int32())})
-            query = (f"select {columns}, coalesce(threads.pid, source.pid) as pid, placement.seq, placement.placed "
-                     "from source join placement on source.file_row_number = placement.row and not own "
-                     "left join threads on threads.thread = source.thread "
-                     "order by source.thread nulls last, placement.seq nulls last, t_enter, file_row_number")
-            for batch in scratch.batches(FILE, query, placement=placement, threads=threads):
-                writer.write(_conform(pa.table(batch)))
+            for batch in in_order(scratch, FILE, _WRITTEN, rows):
+                part, done = rows[done:done + len(batch)], done + len(batch)
+                seq, placed = self.places.columns(part)
+                found = {name: batch.column(name) for name in _WRITTEN.names}
+                found |= {"pid": _programs_of(self._thread[part], found["pid"], programs), "seq": seq, "placed": placed}
+                writer.write(pa.table([found[name] for name in SYSCALLS.schema.names], SYSCALLS.schema.names)
+                             .cast(SYSCALLS.schema))
+
+    def _in_table(self) -> I64:
+        """The program's calls, by thread and place: what has none comes last."""
+        last = np.iinfo(np.int64).max
+        thread, seq = (np.where(key < 0, last, key) for key in (self._thread.astype(np.int64), self.places.seq))
+        order = np.lexsort((self._enter, seq, thread))
+        rows: I64 = order[~self._own[order]]
+        return rows
 
     def account(self, ledger: Ledger) -> None:
         """Count where they were placed, and those of libtthread."""
@@ -229,6 +238,8 @@ def _first_args(table: pa.Table) -> I64:
     return np.where(offsets[1:] > offsets[:-1], values[offsets[:-1]], 0)
 
 
-def _conform(table: pa.Table) -> pa.Table:
-    """The columns in the schema's order and types."""
-    return table.select(SYSCALLS.schema.names).cast(SYSCALLS.schema)
+def _programs_of(threads: I64, pids: pa.Array, programs: dict[int, int]) -> pa.Array:
+    """The process ids of threads' programs: those of `programs`, else those that the calls were made with."""
+    distinct, which = np.unique(threads, return_inverse=True)
+    known = np.array([programs.get(thread, -1) for thread in distinct.tolist()], np.int32)[which]
+    return pc.if_else(pa.array(known >= 0), pa.array(known), pids)

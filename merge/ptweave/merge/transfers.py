@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,14 +19,15 @@ import pyarrow.compute as pc
 
 from ptweave.data import layout
 from ptweave.data.bundle import Bundle
-from ptweave.data.schemas import EDGES, TRANSFERS
+from ptweave.data.schemas import DECODED_SYSCALLS, EDGES, TRANSFERS
 from ptweave.data.table_writer import TableWriter
 from ptweave.merge import accesses, syscalls
 from ptweave.merge.descriptors import Descriptors, Known
 from ptweave.merge.graph import programs
+from ptweave.merge.in_order import in_order
 from ptweave.merge.scratch import Queries
 from ptweave.merge.syscalls import SystemCalls
-from ptweave.merge.tables import numbers, read_table
+from ptweave.merge.tables import BATCH_ROWS, I64, corrupt, numbers, open_parquet, read_table
 from ptweave.merge.tasks import Tasks
 from ptweave.merge.thunks import Thunks
 
@@ -78,6 +80,9 @@ _LATE = ("open", "openat", "creat", "openat2", "socket", "accept", "accept4", "d
          "recvfrom")
 """Calls that have had their effect when they return; of the others it counts when they began."""
 
+_READ = pa.schema([DECODED_SYSCALLS.field(name) for name in ("thread", "t_enter", "name", "args", "paths", "files",
+                                                             "result", "data")])
+
 _ROWS = 1 << 14
 
 Row = dict[str, Any]
@@ -111,19 +116,13 @@ class Transfers:
     # --- system calls -------------------------------------------------------------------------------------------------
 
     def _tables(self, scratch: Queries) -> Iterator[pa.Table]:
-        names = ", ".join(f"'{name}'" for name in (*_MOVING, *_COPYING, *_NOTED, *_FORKING, "mmap"))
-        late = ", ".join(f"'{name}'" for name in _LATE)
-        copying = ", ".join(f"'{name}'" for name in _COPYING)
-        query = ("select file_row_number as row, thread, t_enter, name, args, paths[1] as path, "
-                 "files[1] as file, files[2] as other_file, result, "
-                 f"case when name in ({copying}) then data end as data from source "
-                 f"where name in ({names}) and (result >= 0 or (result is null and name like 'exec%')) "
-                 f"order by case when name in ({late}) then coalesce(t_exit, t_enter) else t_enter end, row")
+        wanted = _in_time(scratch.folder / syscalls.FILE)
         rows: list[Row] = []
-        for batch in scratch.batches(syscalls.FILE, query):
-            index = numbers(batch, "row").astype(np.int64)
-            seqs, owns = self._calls.places.seq[index].tolist(), self._calls.own[index].tolist()
-            for call, seq, own in zip(batch.to_pylist(), seqs, owns, strict=True):
+        done = 0
+        for batch in in_order(scratch, syscalls.FILE, _READ, wanted):
+            part, done = wanted[done:done + len(batch)], done + len(batch)
+            seqs, owns = self._calls.places.seq[part].tolist(), self._calls.own[part].tolist()
+            for call, seq, own in zip(_rows(batch), seqs, owns, strict=True):
                 rows += self._take(call, seq, own=own)
             if len(rows) >= _ROWS:
                 yield self._table(rows)
@@ -150,6 +149,7 @@ class Transfers:
         copies of its descriptors."""
         descriptors = self._descriptors(self._programs.get(call["thread"]))
         name, args, result = call["name"], call["args"] or [], call["result"]
+        file, other = [*(call["files"] or ()), None, None][:2]
         base: Row = {"thread": call["thread"], "t": call["t_enter"], "seq": seq if seq >= 0 else None}
         if name in _FORKING:
             self._forked(descriptors, args[0] if name == "clone" and args else 0, result or 0)
@@ -160,19 +160,20 @@ class Transfers:
                 yield from rows
             self._mapped_last = mapped
         elif name in _MOVING and not own:
-            yield from _move(base, descriptors, _MOVING[name], args, result, call["file"])
+            yield from _move(base, descriptors, _MOVING[name], args, result, file)
         elif name in _COPYING and result and not own:
-            files = (call["file"], call["other_file"])
-            for place, pointer, incoming, file in zip(_COPYING[name], _AT[name], (True, False),
-                                                      files[::-1] if name == "sendfile" else files, strict=True):
+            files = (file, other)
+            for place, pointer, incoming, of in zip(_COPYING[name], _AT[name], (True, False),
+                                                    files[::-1] if name == "sendfile" else files, strict=True):
                 if place < len(args):
                     away = pointer is not None and pointer < len(args) and args[pointer] != 0
                     at = _pointed_to(call["data"], pointer) if away else None
-                    row = _moved(descriptors, _int(args[place]), result, file, incoming=incoming, at=at,
+                    row = _moved(descriptors, _int(args[place]), result, of, incoming=incoming, at=at,
                                  away=away and at is None)
                     yield {**base, **row, "kind": "read" if incoming else "write", "input": incoming}
         elif name in _NOTED:
-            descriptors.note(name, [_int(one) for one in args], call["path"], result or 0, call["file"])
+            path = next(iter(call["paths"] or ()), None)
+            descriptors.note(name, [_int(one) for one in args], path, result or 0, file)
 
     def _table(self, rows: list[Row]) -> pa.Table:
         """Rows with their numbers and thunks."""
@@ -212,6 +213,38 @@ class Transfers:
             order by there.input desc, mine.thread, thunk, page"""
         for batch in scratch.batches(accesses.FILE, query, maps=maps, owners=owners):
             yield map_edges(pa.table(batch))
+
+
+def _in_time(path: Path) -> I64:
+    """Which rows of the decoded system calls matter here, in the order in which the calls had their effect."""
+    columns = pa.schema([DECODED_SYSCALLS.field(name) for name in ("name", "result", "t_enter", "t_exit")])
+    names = pa.array([*_MOVING, *_COPYING, *_NOTED, *_FORKING, "mmap"])
+    rows: list[I64] = [np.empty(0, np.int64)]
+    times: list[I64] = [np.empty(0, np.int64)]
+    done = 0
+    with open_parquet(path, columns) as file:
+        try:
+            for batch in file.iter_batches(BATCH_ROWS, columns=columns.names, use_threads=False):
+                name, result = batch.column("name"), batch.column("result")
+                worked = pc.coalesce(pc.greater_equal(result, 0), pc.starts_with(name, "exec"))
+                here = pc.and_(pc.is_in(name, names), worked)
+                found = batch.filter(here)
+                late = pc.and_(pc.is_in(found.column("name"), pa.array(_LATE)), pc.is_valid(found.column("t_exit")))
+                times.append(pc.if_else(late, found.column("t_exit"), found.column("t_enter")).to_numpy())
+                rows.append(done + np.flatnonzero(here.fill_null(False).to_numpy(zero_copy_only=False)))
+                done += len(batch)
+        except (OSError, pa.ArrowException, ValueError) as error:
+            raise corrupt(path, error) from error
+    order: I64 = np.concatenate(rows)[np.argsort(np.concatenate(times), kind="stable")]
+    return order
+
+
+def _rows(batch: pa.RecordBatch) -> Iterator[Row]:
+    """What is read of system calls, in Python's types. What was kept of memory is wanted of those that copy."""
+    copies = pc.is_in(batch.column("name"), pa.array(_COPYING))
+    kept = iter(batch.column("data").filter(copies).to_pylist())
+    for call, copied in zip(batch.drop_columns(["data"]).to_pylist(), copies.to_pylist(), strict=True):
+        yield {**call, "data": next(kept) if copied else None}
 
 
 def _parents(tasks: Tasks, owners: dict[int, int | None]) -> dict[int, int | None]:

@@ -41,7 +41,7 @@ RETURNS_DTYPE = np.dtype([("returns", "<u8", (6,)), ("known", "<u8")])
 assert ffi.sizeof("struct ptm_node") == NODE_DTYPE.itemsize
 assert ffi.sizeof("struct ptm_call") == CALL_DTYPE.itemsize
 VISIT_DTYPE = np.dtype([("seq", "<i8"), ("block", "<i4"), ("kind", "<i4")])
-assert ffi.sizeof("struct ptm_numbered") == MARK_DTYPE.itemsize
+assert ffi.sizeof("struct ptm_mark") == MARK_DTYPE.itemsize
 assert ffi.sizeof("struct ptm_returns") == RETURNS_DTYPE.itemsize
 assert ffi.sizeof("struct ptm_visit") == VISIT_DTYPE.itemsize
 
@@ -200,7 +200,7 @@ class Walker:
         try:
             check(lib.ptm_callers_create(callers), where)
             self._callers = callers[0]
-            check(lib.ptm_walk_create(program.handle, self._tree, calls, walk), where)
+            check(lib.ptm_walk_create(program.handle, self._tree, self._callers, calls, walk), where)
         except Exception:
             self.close()
             raise
@@ -342,11 +342,10 @@ class Walker:
         count = ffi.new("size_t *")
         found = lib.ptm_walk_marks(self._walk, count)
         if count[0]:
-            numbered = ffi.from_buffer("struct ptm_numbered[]", self._found.thunks.more(count[0]))
-            check(lib.ptm_callers_number(self._callers, found, count[0], numbered), self._where)
+            self._found.thunks.more(count[0])[:] = _view(found, count[0], MARK_DTYPE)
         found = lib.ptm_walk_visits(self._walk, count)
         if count[0]:
-            self._found.visits.more(count[0])[:] = _copy(found, count[0], VISIT_DTYPE)
+            self._found.visits.more(count[0])[:] = _view(found, count[0], VISIT_DTYPE)
         found = lib.ptm_walk_calls(self._walk, count)
         if count[0] and emit_calls:
             emit_calls(_copy(found, count[0], CALL_DTYPE))
@@ -438,9 +437,14 @@ def _anchors(window: Window) -> tuple[Any, Any, int]:
     return (ffi.from_buffer("int64_t[]", window.seqs), ffi.from_buffer("int64_t[]", window.times), len(window.seqs))
 
 
-def _copy(pointer: Any, count: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    found: npt.NDArray[Any] = np.frombuffer(ffi.buffer(pointer, count * dtype.itemsize), dtype).copy()
+def _view(pointer: Any, count: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Rows that are the walk's, until it goes on."""
+    found: npt.NDArray[Any] = np.frombuffer(ffi.buffer(pointer, count * dtype.itemsize), dtype)
     return found
+
+
+def _copy(pointer: Any, count: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    return _view(pointer, count, dtype).copy()
 
 
 def _or_null(values: npt.NDArray[Any]) -> pa.Array:
