@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ptweave.data.schemas import CALL_STACKS, FLOW, TABLES
+from ptweave.data.schemas import CALL_STACKS, FLOW, PATHS, TABLES
 from ptweave.data.table_writer import ENCODED, ROW_GROUP, TableWriter, write_table
 
 
@@ -39,6 +39,20 @@ def test_sorted_columns_are_delta_packed_and_path_ids_byte_streams(tmp_path: Pat
     assert "BYTE_STREAM_SPLIT" in encodings["path"] and "RLE_DICTIONARY" not in encodings["path"]
     assert "PLAIN" in encodings["thread"] and "RLE_DICTIONARY" not in encodings["thread"]
     assert group.column(0).compression == "ZSTD"
+
+
+def test_row_groups_tell_bounds_of_columns_in_order_and_of_those_they_are_asked_for(tmp_path: Path) -> None:
+    row = {"path": 3, "blocks": [1, 2], "length": 2, "instructions": 9}
+    for table, rows in ((FLOW, flow(10).to_pylist()), (PATHS, [row]), (TABLES["writes"], [{"t": 1, "pid": 2}])):
+        write_table(tmp_path, table, rows)
+    told = {}
+    for name in ("flow", "paths", "writes"):
+        group = pq.ParquetFile(tmp_path / name / "0.parquet").metadata.row_group(0)
+        columns = [group.column(number) for number in range(group.num_columns)]
+        told[name] = {column.path_in_schema for column in columns
+                      if column.statistics and column.statistics.has_min_max}
+    assert (told["flow"], told["paths"]) == ({"thread", "seq"}, {"path", "length"})
+    assert {"t", "pid"} <= told["writes"], "its rows are in no order: all are told"
 
 
 def test_lists_that_come_as_dictionaries_are_stored_so_and_read_as_lists_of_text(tmp_path: Path) -> None:

@@ -140,7 +140,7 @@ BLOCKS = Table("blocks", "a distinct basic block: from an entry to the first bra
 PATHS = Table("paths", "a distinct sequence of blocks executed in one go", (
     Column("path", _I32, "", "path number", delta=True),
     Column("blocks", pa.list_(_I32), "", "its blocks in order", split=True),
-    Column("length", _I32, "blocks", "blocks in it", split=True),
+    Column("length", _I32, "blocks", "blocks in it", split=True, bounds=True),
     Column("instructions", _I32, "instructions", "instructions in it", split=True),
 ), ("path",))
 

@@ -17,6 +17,7 @@ class Column:
     delta: bool = False  # a (nearly) sorted integer column
     dictionary: bool = False
     required: bool = False  # never null: written without definition levels
+    bounds: bool = False  # row groups tell its least and greatest value, although it is in no order
     split: bool = False  # numbers of few distinct high bytes in no order: byte streams compress best and fastest
 
 
@@ -26,6 +27,13 @@ class Table:
     doc: str
     columns: tuple[Column, ...]
     sort: tuple[str, ...] = field(default=())
+
+    @property
+    def bounded(self) -> list[str]:
+        """Columns of which row groups tell the least and the greatest value: where rows have an order, those of others
+        would rule nothing out."""
+        return [c.name for c in self.columns if not pa.types.is_nested(c.type)
+                and (c.delta or c.bounds or c.name in self.sort or not self.sort)]
 
     @property
     def schema(self) -> pa.Schema:
