@@ -75,7 +75,7 @@ def test_every_component_is_the_files_but_what_a_thread_knows_of_itself(
     rows = made(threads, 12, threads)
     write(tmp_path / "decoded", rows)
     with Beside() as beside, Scratch(tmp_path / "decoded", beside) as scratch, \
-            Clocks(scratch, ThunkRows(scratch)) as clocks:
+            Clocks(scratch, ThunkRows(scratch, beside)) as clocks:
         assert clocks.count.tolist() == [len(rows[thread]) for thread in range(clocks.threads)]
         assert unlike(clocks, rows) == []
 
@@ -86,7 +86,7 @@ def test_control_one_component_that_is_not_the_files_is_noticed(tmp_path: Path) 
     thread, thunk = next((thread, len(its) - 1) for thread, its in rows.items() if thread and len(its) > 5)
     rows[thread][thunk][thread - 1] += 1
     with Beside() as beside, Scratch(tmp_path / "decoded", beside) as scratch, \
-            Clocks(scratch, ThunkRows(scratch)) as clocks:
+            Clocks(scratch, ThunkRows(scratch, beside)) as clocks:
         assert unlike(clocks, rows) == [(thread, thunk, thread - 1)]
 
 
@@ -95,7 +95,7 @@ def test_many_threads_take_a_part_of_what_all_components_would(tmp_path: Path) -
     write(tmp_path / "decoded", rows)
     components = sum(len(clock) for clocks in rows.values() for clock in clocks)
     with Beside() as beside, Scratch(tmp_path / "decoded", beside) as scratch, \
-            Clocks(scratch, ThunkRows(scratch)) as clocks:
+            Clocks(scratch, ThunkRows(scratch, beside)) as clocks:
         size = sum(array.nbytes for array in clocks.arrays.values())
         assert size < components  # four bytes each
 
@@ -113,7 +113,7 @@ def test_thunks_that_do_not_follow_each_other_are_an_error(
     pq.write_table(table.set_column(at, column, pa.array(values, pa.int32())), tmp_path / "decoded" / FILE)
     with Beside() as beside, Scratch(tmp_path / "decoded", beside) as scratch, \
             pytest.raises(BadInput, match="do not follow each other"):
-        rows = ThunkRows(scratch)
+        rows = ThunkRows(scratch, beside)
         if loaded:
             rows.load(["thread", "thunk"], lambda rows, batch: None)
         Clocks(scratch, rows)
@@ -124,7 +124,7 @@ def test_rows_that_were_gone_over_say_how_many_thunks_each_thread_has(
     rows = made(5, 12, 5)
     write(tmp_path / "decoded", rows)
     with Beside() as beside, Scratch(tmp_path / "decoded", beside) as scratch:
-        loaded = ThunkRows(scratch)
+        loaded = ThunkRows(scratch, beside)
         monkeypatch.setattr(thunk_rows, "BATCH_ROWS", 5)
         loaded.load(["thread", "thunk"], lambda rows, batch: None)
         assert loaded.numbered

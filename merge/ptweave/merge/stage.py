@@ -242,7 +242,9 @@ class _Merge:
         return begun
 
     def _load_thunks(self) -> Thunks | None:
-        return Thunks(self._scratch, self._ledger) if (self._bundle.decoded / thunks.FILE).exists() else None
+        if not (self._bundle.decoded / thunks.FILE).exists():
+            return None
+        return Thunks(self._scratch, self._ledger, self._beside)
 
     def _begin_graph(self) -> Callable[[], Paged | None] | None:
         """The order of thunks, and what they accessed: found beside the walk, or by who asks for it, if that reads with
@@ -451,17 +453,14 @@ class _Merge:
             self._tasks.learn_exits(self._syscalls.exits)
         if bundle.sideband.exists():
             write_table(bundle.tables, PROCESSES, self._tasks.process_table())
-        calls = self._beside.start(self._write_calls) if self._syscalls else None
-        variables = Variables(bundle, self._addresses)
+        beside = [self._beside.start(write) for write, of in ((self._write_calls, self._syscalls),
+                                                              (self._write_accesses, self._accesses)) if of]
         if self._thunks:
-            self._thunks.write(bundle, self._program, variables, self._beside)
+            self._thunks.write(bundle, self._program, Variables(bundle, self._addresses), self._beside)
             starts = forking_functions(bundle, self._tasks) | starts
         write_table(bundle.tables, THREADS, thread_table(bundle, self._tasks, self._program, starts))
-        if self._accesses:
-            lines = Lines(bundle, self._program, self._addresses)
-            self._accesses.write(bundle, lines, variables, self._beside.pool)
-        if calls:
-            calls.result()
+        for written in beside:
+            written.result()
         if self._graph:
             self._account_pages(self._graph())
         for some in self._tags:
@@ -478,6 +477,11 @@ class _Merge:
         with self._scratch.another() as scratch:
             self._syscalls.write(self._bundle, scratch, self._programs())
             Transfers(self._tasks, self._syscalls, self._thunks).write(self._bundle, scratch)
+
+    def _write_accesses(self) -> None:
+        assert self._accesses
+        self._accesses.write(self._bundle, Lines(self._bundle, self._program, self._addresses),
+                             Variables(self._bundle, self._addresses), self._beside.pool)
 
     def _account_pages(self, paged: Paged | None) -> None:
         self._ledger.drop("edges/pages")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ptweave.data.schemas import DECODED_STACKS, DECODED_THUNKS
+from ptweave.merge.beside import Beside
 from ptweave.merge.scratch import Scratch
 from ptweave.merge.tables import BATCH_ROWS, I64, U64, corrupt, numbers, open_parquet
 
@@ -35,8 +37,9 @@ _LISTED = 1 << 14
 class ThunkRows:
     """The file's rows, `count` of them. Decoding writes them in order: only files that are not are sorted."""
 
-    def __init__(self, scratch: Scratch) -> None:
+    def __init__(self, scratch: Scratch, beside: Beside) -> None:
         self._scratch = scratch
+        self._beside = beside
         self._path: Path = scratch.folder / FILE
         with open_parquet(self._path, DECODED_THUNKS, TEXT) as file:
             self.count = int(file.metadata.num_rows)
@@ -63,26 +66,30 @@ class ThunkRows:
         Raises BadInput when the file is corrupt or claims other rows than it has.
         """
         last = (-(1 << 31), -(1 << 31))
-        done, numbered = 0, self.sorted
+        done, numbered, stored = 0, self.sorted, self.sorted
         self.threads.clear()
-        for batch in self.batches(columns):
-            thread = numbers(batch, "thread", _NONE)
-            if self.sorted:
-                thunk = numbers(batch, "thunk", _NONE)
-                step, inner = np.diff(thread, prepend=last[0]), np.diff(thunk, prepend=last[1])
-                self.sorted = not bool(((step < 0) | ((step == 0) & (inner < 0))).any())
-                if not self.sorted:
-                    self.load(columns, put)
-                    return
-                last = int(thread[-1]), int(thunk[-1])
-                none = thread == _NONE
-                numbered = (numbered and int(none.sum()) == batch.column("thread").null_count and bool(thread[0] >= 0)
-                            and bool((np.where(step == 0, inner == 1, thunk == 0) | none).all()))
-            rows, done = slice(done, done + len(batch)), done + len(batch)
-            if done > self.count:
-                break
-            self._note_threads(rows, thread)
-            put(rows, batch)
+        with closing(self.ahead(columns)) as batches:
+            for batch in batches:
+                thread = numbers(batch, "thread", _NONE)
+                if stored:
+                    thunk = numbers(batch, "thunk", _NONE)
+                    step, inner = np.diff(thread, prepend=last[0]), np.diff(thunk, prepend=last[1])
+                    self.sorted = not bool(((step < 0) | ((step == 0) & (inner < 0))).any())
+                    if not self.sorted:
+                        break
+                    last = int(thread[-1]), int(thunk[-1])
+                    none = thread == _NONE
+                    numbered = (numbered and int(none.sum()) == batch.column("thread").null_count
+                                and bool(thread[0] >= 0)
+                                and bool((np.where(step == 0, inner == 1, thunk == 0) | none).all()))
+                rows, done = slice(done, done + len(batch)), done + len(batch)
+                if done > self.count:
+                    break
+                self._note_threads(rows, thread)
+                put(rows, batch)
+        if stored and not self.sorted:
+            self.load(columns, put)
+            return
         if done != self.count:
             raise corrupt(self._path, f"it claims {self.count} rows and has {done}")
         self.numbered = numbered
@@ -115,6 +122,10 @@ class ThunkRows:
                 batch = batch.filter(batch.column("thread").is_valid())
             if len(batch):
                 yield batch
+
+    def ahead(self, columns: list[str]) -> Generator[pa.RecordBatch, None, None]:
+        """The same; where the file is in order, each batch is read while the one before it is used."""
+        return self._beside.ahead(self.batches(columns)) if self.sorted else self.batches(columns)
 
 
 def _rows_with_clock(metadata: pq.FileMetaData) -> int:

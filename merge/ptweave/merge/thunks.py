@@ -48,8 +48,8 @@ class Thunks:
     """The run's decoded thunks, in (thread, thunk) order, and where they begin. Until they are given the code, they
     know what was recorded."""
 
-    def __init__(self, scratch: Scratch, ledger: Ledger) -> None:
-        self.rows = ThunkRows(scratch)
+    def __init__(self, scratch: Scratch, ledger: Ledger, beside: Beside) -> None:
+        self.rows = ThunkRows(scratch, beside)
         self._ledger = ledger
         self._begin, self._end = self.rows.column(np.int64), self.rows.column(np.int64)
         self._marker, self._stack = self.rows.column(np.int32), self.rows.column(np.int32)
@@ -226,7 +226,7 @@ class Thunks:
         operations: dict[str | None, int] = {operation.name.lower(): at for at, operation in enumerate(Operation)}
         done = 0
         with self._writer(bundle, ["caller", "operation", "placed", "variable"], beside) as writer:
-            for batch in beside.ahead(self.rows.batches(columns)) if self.rows.sorted else self.rows.batches(columns):
+            for batch in self.rows.ahead(columns):
                 rows = slice(done, done + len(batch))
                 seq, placed = self.places.columns(rows)
                 end, kind = self._ends(rows), self._stacks.kind[rows]
