@@ -31,6 +31,8 @@ from support.happens_before import (
     sync_edges,
 )
 
+pytestmark = pytest.mark.usefixtures("few_or_many")
+
 PAGES = [0x10000, 0x11000, 0x12000]
 SITES = [BASE + 0x10, BASE + 0x20]
 

@@ -24,7 +24,7 @@ class Loads:
         self._before = set(threading.enumerate())
         self._found: list[int] = []
 
-    def load(self, bundle: Bundle) -> None:
+    def load(self) -> None:
         self._found.append(threading.get_ident())
 
     def all(self) -> list[int]:
@@ -40,10 +40,9 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> Loads:
     return found
 
 
-def test_it_is_loaded_once_in_a_thread_of_its_own_when_progress_is_first_told(loads: Loads, tmp_path: Path) -> None:
+def test_it_is_loaded_once_in_a_thread_of_its_own_when_progress_is_first_told(loads: Loads) -> None:
     told: list[tuple[int, int]] = []
-    bundle = BundleWriter(tmp_path / "run.ptw").write()
-    advance = session._loading_merge(lambda done, total: told.append((done, total)), bundle)
+    advance = session._loading_merge(lambda done, total: told.append((done, total)))
     assert loads.all() == []
     for done in (1, 2):
         advance(done, 2)

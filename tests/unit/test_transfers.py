@@ -19,11 +19,7 @@ AT_FDCWD = 0xFFFFFF9C
 BUFFER = 0x7000
 
 
-@pytest.fixture(autouse=True, params=[True, False], ids=["few", "many"])
-def few(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """System calls that are few are taken in memory, many by DuckDB."""
-    if not request.param:
-        monkeypatch.setattr("ptweave.merge.in_order.FEW_BYTES", 0)
+pytestmark = pytest.mark.usefixtures("few_or_many")
 
 
 class Calls:

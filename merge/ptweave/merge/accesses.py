@@ -24,11 +24,11 @@ import pyarrow.parquet as pq
 
 from ptweave.data import layout
 from ptweave.data.bundle import Bundle
-from ptweave.data.evl import Operation
 from ptweave.data.ledger import Ledger
-from ptweave.data.schemas import ACCESSES, ALLOCATIONS, BLOCKS, DECODED_ACCESSES, DECODED_PAGES, Table
+from ptweave.data.schemas import ACCESSES, ALLOCATIONS, BLOCKS, DECODED_ACCESSES, Table
 from ptweave.data.table_writer import ROW_GROUP, TableWriter, write_table
 from ptweave.merge._merge import lib
+from ptweave.merge.access_files import FILE, AccessFiles
 from ptweave.merge.addresses import Addresses
 from ptweave.merge.align import FAR, Aligner, Occurrences, Records, bounds
 from ptweave.merge.allocations import Allocations
@@ -36,29 +36,23 @@ from ptweave.merge.moments import Moments
 from ptweave.merge.place import Places
 from ptweave.merge.program import IMAGE_SHIFT, Program
 from ptweave.merge.recorded_stacks import RecordedStacks
-from ptweave.merge.scratch import Scratch
 from ptweave.merge.tables import BATCH_ROWS, I64, U64, Bools, corrupt, numbers, open_parquet, optional, read_table
 from ptweave.merge.variables import Variables
 
-FILE = "accesses.parquet"
-PAGES = "pages.parquet"
 MARKER = "ptweave_mark_access"
 WIDE_ROWS = ROW_GROUP // 8
 """Rows in a row group: the table has many columns."""
 
-_ALLOCATION = Operation.ALLOCATION.name.lower()
 _ONE = np.uint64(1)
 
 
 class Accesses:
     """The run's decoded accesses. `places` has a row for each record, those of one thread beside each other."""
 
-    def __init__(self, bundle: Bundle, scratch: Scratch, ledger: Ledger) -> None:
-        with open_parquet(bundle.decoded / PAGES, DECODED_PAGES):
-            pass
+    def __init__(self, bundle: Bundle, files: AccessFiles, ledger: Ledger) -> None:
         with open_parquet(bundle.decoded / FILE, DECODED_ACCESSES) as file:
             records = _per_thread(file, bundle.decoded / FILE)
-        self._scratch = scratch
+        self.files = files
         self._ledger = ledger
         self._threads: I64 = np.array(list(records), np.int64)
         self._starts: I64 = np.cumsum([0, *records.values()], dtype=np.int64)
@@ -86,7 +80,7 @@ class Accesses:
         markers = np.flatnonzero(visits["kind"] == lib.PTM_VISIT_ACCESS)
         if at == len(self._threads) or self._threads[at] != thread or not len(markers):
             return
-        records = _Records.load(self._scratch, thread)
+        records = _Records.of(self.files.records(thread))
         found = _Occurrences.find(visits, markers, gaps, program)
 
         def agree(rows: I64, places: I64) -> Bools:
@@ -117,27 +111,21 @@ class Accesses:
     def number_stacks(self, stacks: RecordedStacks) -> None:
         """Find the stacks' numbers: while the tree of stacks can still grow."""
         done = 0
-        for batch in self._scratch.batches(FILE, "select thread, t, stack from source order by thread, record"):
+        for batch in self.files.stacks():
             self._stack[done:done + len(batch)] = stacks.numbers(batch)
             done += len(batch)
 
     def write(self, bundle: Bundle, lines: Lines, variables: Variables, pool: Executor) -> None:
         """Write the table."""
         allocations = self._write_allocations(bundle, lines)
-        self._scratch.view("pages", PAGES)
-        query = ("select pages.thread, pages.thunk, until_thunk, page, write, record, address, t, "
-                 "stack[1] - 1 as ip, bytes, (result = 1 and bytes is null) as shared "
-                 "from pages join source using (thread, record) order by thread, record, page, write")
         with TableWriter(bundle.tables, ACCESSES, row_group=WIDE_ROWS, pool=pool) as writer:
-            for batch in self._scratch.batches(FILE, query):
+            for batch in self.files.pages():
                 writer.write(_of_schema(self._rows(pa.table(batch), lines, variables, allocations), ACCESSES))
         self._ledger.drop("accesses/pages")
         self._ledger.add("accesses/pages", "pages", stored=writer.rows)
 
     def _write_allocations(self, bundle: Bundle, lines: Lines) -> Allocations:
-        found = self._scratch.table(FILE, (
-            "select thread, record, thunk, address, argument as size, t, stack[1] - 1 as ip from source "
-            f"where operation = '{_ALLOCATION}' order by thread, record"))
+        found = self.files.allocations()
         where = self._columns(found, self._index(found), lines)
         number = pa.array(np.arange(len(found), dtype=np.int32))
         table = _with(found.drop_columns(["record", "ip"]), {"allocation": number, **where})
@@ -205,10 +193,7 @@ class _Records:
     elsewhere: Bools  # no access by an instruction: pages were closed, or bytes committed
 
     @classmethod
-    def load(cls, scratch: Scratch, thread: int) -> _Records:
-        table = scratch.table(FILE, f"select t, thunk, len(stack) = 0 or operation = '{_ALLOCATION}' as elsewhere, "
-                                    "stack[1] - 1 as ip from source "
-                                    f"where thread = {int(thread)} order by record")
+    def of(cls, table: pa.Table) -> _Records:
         return cls(numbers(table, "t").astype(np.int64), numbers(table, "thunk").astype(np.int64),
                    numbers(table, "ip").astype(np.uint64), table.column("elsewhere").to_numpy(zero_copy_only=False))
 

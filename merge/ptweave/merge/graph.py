@@ -26,13 +26,14 @@ from ptweave.data.bundle import Bundle
 from ptweave.data.manifest import Manifest
 from ptweave.data.schemas import BYTES, EDGES, RACES
 from ptweave.data.table_writer import TableWriter
-from ptweave.merge import accesses
+from ptweave.merge import access_files
 from ptweave.merge._merge import ffi, lib
+from ptweave.merge.access_files import AccessFiles, Batches
 from ptweave.merge.accesses import Lines
 from ptweave.merge.clocks import Clocks
 from ptweave.merge.program import check
 from ptweave.merge.race_sites import RaceSites
-from ptweave.merge.scratch import Queries, Scratch
+from ptweave.merge.scratch import Scratch
 from ptweave.merge.tables import BATCH_ROWS, numbers, within
 from ptweave.merge.tasks import Tasks
 from ptweave.merge.thunk_rows import ThunkRows
@@ -52,14 +53,6 @@ for _name, _dtype in (("span", SPAN_DTYPE), ("edge", EDGE_DTYPE), ("race", RACE_
 
 OVERLAPS = ["page", "address", "bytes", "atomic"]
 """Codes of `struct ptm_race.overlap`, and what is the last two's where both instructions are atomic."""
-
-_PAGES = """
-select coalesce(program, 0) as program, pages.thread, pages.page, pages.thunk as "first",
-       pages.until_thunk as "until", pages.write, address, coalesce(stack[1] - 1, 0) as site, bytes,
-       result = 1 as shared
-from pages join source using (thread, record)
-asof left join programs on source.thread = programs.thread and source.t >= programs.since
-order by program, page, thread, "first", pages.write, record"""
 
 Found = npt.NDArray[np.void]
 
@@ -153,12 +146,12 @@ class GraphTables:
 
         Raises BadInput when thunks contradict each other."""
         self._clocks = self._open.enter_context(Clocks(self._scratch, self._rows))
-        self._graph = self._open.enter_context(Graph(self._clocks, str(self._bundle.decoded / accesses.PAGES)))
+        self._graph = self._open.enter_context(Graph(self._clocks, str(self._bundle.decoded / access_files.PAGES)))
         with TableWriter(self._bundle.tables, EDGES, "0.parquet", encoded=["kind"], pool=pool) as writer:
             for table in _order(self._rows, self._graph):
                 writer.write(table)
 
-    def data(self, tasks: Tasks, lines: Lines, variables: Variables, pool: Executor) -> Paged:
+    def data(self, files: AccessFiles, tasks: Tasks, lines: Lines, variables: Variables, pool: Executor) -> Paged:
         """Write data edges and `races`: where accesses were recorded. May run in another thread, too."""
         assert self._clocks and self._graph
         clocks, graph = self._clocks, self._graph
@@ -166,9 +159,8 @@ class GraphTables:
         begun = {int(image.space): image.t_start or 0 for image in tasks.processes}
         tables = self._bundle.tables
         with TableWriter(tables, EDGES, "1.parquet", encoded=["kind"], pool=pool) as edges, \
-                TableWriter(tables, RACES) as races, RaceSites(self._bundle) as sites, \
-                self._scratch.another() as scratch:
-            for spans, runs in _spans(scratch, self._bundle.manifest, programs(tasks, clocks.threads)):
+                TableWriter(tables, RACES) as races, RaceSites(self._bundle) as sites:
+            for spans, runs in _spans(files.spans(programs(tasks, clocks.threads)), self._bundle.manifest):
                 good = clocks.has(spans["thread"], spans["first"]) & (spans["until"] >= spans["first"])
                 stored, lost = stored + int(good.sum()), lost + int((~good).sum())
                 found, made, conflicts = graph.pages(spans[good], runs)
@@ -245,11 +237,10 @@ def _column(values: Any, kind: pa.DataType) -> pa.Array:
 # --- data -------------------------------------------------------------------------------------------------------------
 
 
-def _spans(scratch: Queries, manifest: Manifest, owners: pa.Table) -> Iterator[tuple[Found, npt.NDArray[np.uint32]]]:
+def _spans(pages: Batches, manifest: Manifest) -> Iterator[tuple[Found, npt.NDArray[np.uint32]]]:
     """Accesses as spans, whole pages at a time, and the runs they refer to."""
-    scratch.view("pages", accesses.PAGES)
     left: list[tuple[Found, npt.NDArray[np.uint32]]] = []
-    for batch in scratch.batches(accesses.FILE, _PAGES, programs=owners):
+    for batch in pages:
         left.append(span_array(batch, private=manifest.view == "private"))
         spans, runs = _joined(left)
         new = np.flatnonzero((spans["page"][1:] != spans["page"][:-1])

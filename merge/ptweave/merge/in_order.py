@@ -25,7 +25,7 @@ def in_order(queries: Queries, name: str, columns: pa.Schema, rows: I64) -> Iter
         return
     path = queries.folder / name
     with open_parquet(path, columns) as file:
-        few = _is_little(file.metadata, columns)
+        few = is_little(file.metadata, columns)
         if few:
             yield from _taken(file, path, columns, rows)
     if not few:
@@ -35,7 +35,8 @@ def in_order(queries: Queries, name: str, columns: pa.Schema, rows: I64) -> Iter
         yield from queries.batches(name, query, wanted=wanted)
 
 
-def _is_little(metadata: pq.FileMetaData, columns: pa.Schema) -> bool:
+def is_little(metadata: pq.FileMetaData, columns: pa.Schema) -> bool:
+    """Whether columns of a file may be held in memory."""
     if metadata.num_rows > BATCH_ROWS:
         return False
     groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))

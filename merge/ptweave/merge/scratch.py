@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """A DuckDB of the merge's own, for sorting and joining what may not fit into memory.
 
-It is loaded beside what the merge does, where there are accesses to join or much to sort: a twelfth of a processor's
-second, for what small runs ask of it in half as long.
+It is loaded, beside what the merge does, where there is much to sort or to join: that takes a twelfth of a processor's
+second.
 """
 
 from __future__ import annotations

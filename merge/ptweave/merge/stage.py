@@ -50,10 +50,11 @@ from ptweave.data.schemas import (
 )
 from ptweave.data.table_writer import TableWriter, write_table
 from ptweave.data.written import Written
-from ptweave.merge import accesses, syscalls, thunks
+from ptweave.merge import access_files, syscalls, thunks
 from ptweave.merge import events as event_streams
 from ptweave.merge import moments as moment_streams
 from ptweave.merge._merge import lib
+from ptweave.merge.access_files import Queried, another, open_access_files
 from ptweave.merge.accesses import Accesses, Lines
 from ptweave.merge.addresses import Addresses
 from ptweave.merge.beside import Ahead, Beside
@@ -172,7 +173,7 @@ class _Merge:
         if self._syscalls:
             self._syscalls.flag_own()
         self._program.compile()
-        if self._accesses:
+        if self._accesses and isinstance(self._accesses.files, Queried):
             self._scratch.begin()  # all that walks wait for comes first
         self._graph = self._begin_graph()
         with ExitStack() as written:
@@ -259,15 +260,17 @@ class _Merge:
             if not self._accesses:
                 return None
             lines = Lines(self._bundle, self._program, self._addresses)
-            return graph.data(self._tasks, lines, Variables(self._bundle, self._addresses), self._beside.pool)
+            variables = Variables(self._bundle, self._addresses)
+            with another(self._accesses.files, self._scratch) as files:
+                return graph.data(files, self._tasks, lines, variables, self._beside.pool)
 
         return self._beside.start(made).result if self._thunks.rows.sorted else made
 
     def _load_accesses(self) -> Accesses | None:
         """Nothing when none were recorded: only threads that run as processes have them."""
-        if not (self._bundle.decoded / accesses.FILE).exists():
+        if not (self._bundle.decoded / access_files.FILE).exists():
             return None
-        found = Accesses(self._bundle, self._scratch, self._ledger)
+        found = Accesses(self._bundle, open_access_files(self._scratch), self._ledger)
         found.flag_markers(self._program)
         return found
 

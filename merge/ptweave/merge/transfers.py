@@ -21,7 +21,8 @@ from ptweave.data import layout
 from ptweave.data.bundle import Bundle
 from ptweave.data.schemas import DECODED_SYSCALLS, EDGES, TRANSFERS
 from ptweave.data.table_writer import TableWriter
-from ptweave.merge import accesses, syscalls
+from ptweave.merge import access_files, syscalls
+from ptweave.merge.access_files import have_mapped_files
 from ptweave.merge.descriptors import Descriptors, Known
 from ptweave.merge.graph import programs
 from ptweave.merge.in_order import in_order
@@ -108,7 +109,7 @@ class Transfers:
             for table in self._tables(scratch):
                 writer.write(table)
                 edges.write(edge_table(table))
-        if (bundle.decoded / accesses.PAGES).exists():
+        if (bundle.decoded / access_files.PAGES).exists():
             with TableWriter(bundle.tables, EDGES, "3.parquet") as edges:
                 for batch in self._mapped(scratch, bundle):
                     edges.write(batch)
@@ -192,10 +193,12 @@ class Transfers:
 
     def _mapped(self, scratch: Queries, bundle: Bundle) -> Iterator[pa.Table]:
         """Edges between pages of mapped files and the thunks that accessed them: of the mapping that was there."""
+        if not have_mapped_files(bundle.decoded):
+            return
         table = read_table(bundle, TRANSFERS, ["transfer", "kind", "input", "thread", "address", "size", "t"])
         maps = table.filter(pc.equal(table.column("kind"), "map"))
         owners = programs(self._tasks, max(self._tasks.threads, default=-1) + 1)
-        scratch.view("pages", accesses.PAGES)
+        scratch.view("pages", access_files.PAGES)
         query = f"""
             with mine as (
               select coalesce(owner.program, 0) as program, pages.thread, pages.thunk, pages.until_thunk, pages.page,
@@ -211,7 +214,7 @@ class Transfers:
               and page < there.address + there.size and mine.t >= there.t and (there.input or mine.write)
             group by there.input, mine.thread, thunk, until_thunk, page
             order by there.input desc, mine.thread, thunk, page"""
-        for batch in scratch.batches(accesses.FILE, query, maps=maps, owners=owners):
+        for batch in scratch.batches(access_files.FILE, query, maps=maps, owners=owners):
             yield map_edges(pa.table(batch))
 
 

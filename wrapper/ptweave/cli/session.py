@@ -48,9 +48,8 @@ def decode(bundle: Bundle, args: argparse.Namespace, files: DebugFiles | None, c
     with alone(bundle, STEP), progress("decode", quiet=args.quiet, unit="bytes") as advance:
         bundle.manifest.times = Times(args.times)
         bundle.save_manifest()
-        report = decode_flow(bundle, _loading_merge(advance, bundle) if merges and args.jobs > 1 else advance,
-                             jobs=args.jobs, decoder=Decoder(args.decoder), files=files, cluster=cluster, streams=True,
-                             keep=merges)
+        report = decode_flow(bundle, _loading_merge(advance) if merges and args.jobs > 1 else advance, jobs=args.jobs,
+                             decoder=Decoder(args.decoder), files=files, cluster=cluster, streams=True, keep=merges)
         _step(bundle, "decode", began)
     if args.verbose:
         seconds = bundle.manifest.steps["decode"]
@@ -64,7 +63,7 @@ def decode(bundle: Bundle, args: argparse.Namespace, files: DebugFiles | None, c
     return report.paths
 
 
-def _loading_merge(advance: Advance, bundle: Bundle) -> Advance:
+def _loading_merge(advance: Advance) -> Advance:
     """The same; when it is called first, what merging needs is loaded in a thread: the decoder's processes, which are
     forked only where there is no other thread, are there then, and this one has little to do beside them."""
     begun = False
@@ -75,16 +74,13 @@ def _loading_merge(advance: Advance, bundle: Bundle) -> Advance:
         if not begun:
             begun = True
             with contextlib.suppress(RuntimeError):  # no thread is to be had: it is loaded when it is needed
-                threading.Thread(target=_load_merge, args=[bundle]).start()
+                threading.Thread(target=_load_merge).start()
 
     return told
 
 
-def _load_merge(bundle: Bundle) -> None:
+def _load_merge() -> None:
     with contextlib.suppress(Exception):  # merging meets what cannot be loaded, and says so
-        if bundle.manifest.threads_mode == "process":  # there may be accesses, which are joined
-            import duckdb  # noqa: F401
-
         import ptweave.merge.stage  # noqa: F401
 
 
