@@ -17,6 +17,8 @@
 #include <sys/shm.h>
 #include <sys/uio.h>
 
+enum { PATIENCE = 1000 };
+
 /* The line about `address`, if the process has one; its path is in `all`. */
 static bool look(struct ptw_mappings *all, uint32_t pid, uint64_t address, struct ptw_mapping_line *ret)
 {
@@ -119,10 +121,21 @@ static bool adopt(uint64_t address)
 	return false;
 }
 
+/* Until no process shares what it has loaded, or for so many milliseconds: who holds the lock may be ourselves. */
+static void let_others_share(int most)
+{
+	const struct timespec moment = {0, 1000000};
+	while (most-- > 0 && __atomic_load_n(&ptw_shared->segments_lock, __ATOMIC_ACQUIRE))
+		PTW_SYS(SYS_nanosleep, &moment, 0, 0, 0, 0, 0);
+}
+
 /* Who loaded it may have shared it while we looked: then what we found there was closed, or is a copy of what others
- * share. */
+ * share. Or shares it just now: it is neither as it was nor in the table. */
 bool ptw_adopt(uint64_t address)
 {
 	bool found = adopt(address);
-	return ptw_segments_admit(address) || found;
+	if (ptw_segments_admit(address) || found)
+		return true;
+	let_others_share(PATIENCE);
+	return ptw_segments_admit(address);
 }

@@ -19,7 +19,7 @@ struct alignas(page) Slow {
 
 	Slow()
 	{
-		usleep(20000); // the others wait for it
+		usleep(100000); // the others wait for it, on a busy machine, too
 		bytes[0] = 1;
 	}
 };
