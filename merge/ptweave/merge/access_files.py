@@ -21,7 +21,7 @@ from ptweave.data.evl import Operation
 from ptweave.data.schemas import DECODED_ACCESSES, DECODED_PAGES
 from ptweave.merge.in_order import is_little
 from ptweave.merge.scratch import Queries, Scratch
-from ptweave.merge.tables import BATCH_ROWS, I64, corrupt, numbers, open_parquet
+from ptweave.merge.tables import BATCH_ROWS, I64, corrupt, numbers, open_parquet, read_open
 
 FILE = "accesses.parquet"
 PAGES = "pages.parquet"
@@ -55,11 +55,12 @@ class AccessFiles(Protocol):
 
 def open_access_files(queries: Queries) -> AccessFiles:
     """The files in the folder of `queries`. Raises BadInput when they are corrupt."""
-    with open_parquet(queries.folder / FILE, DECODED_ACCESSES) as records, \
-            open_parquet(queries.folder / PAGES, DECODED_PAGES) as pages:
+    paths = queries.folder / FILE, queries.folder / PAGES
+    with open_parquet(paths[0], DECODED_ACCESSES) as records, open_parquet(paths[1], DECODED_PAGES) as pages:
         if not is_little(records.metadata, DECODED_ACCESSES) or not is_little(pages.metadata, DECODED_PAGES):
             return Queried(queries)
-    return Held(_read(queries.folder / FILE, DECODED_ACCESSES), _read(queries.folder / PAGES, DECODED_PAGES))
+        return Held(read_open(records, paths[0], DECODED_ACCESSES.names),
+                    read_open(pages, paths[1], DECODED_PAGES.names))
 
 
 @contextmanager
@@ -170,14 +171,6 @@ class Held:
         names = {"thunk": "first", "until_thunk": "until"}
         rows = rows.rename_columns([names.get(name, name) for name in rows.column_names])
         yield from rows.append_column("shared", shared).append_column("site", site).to_batches()
-
-
-def _read(path: Path, schema: pa.Schema) -> pa.Table:
-    with open_parquet(path, schema) as file:
-        try:
-            return file.read(schema.names, use_threads=False).select(schema.names)
-        except (OSError, pa.ArrowException, ValueError) as error:
-            raise corrupt(path, error) from error
 
 
 def _innermost(stacks: pa.ChunkedArray) -> pa.Array:

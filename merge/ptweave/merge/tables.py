@@ -76,16 +76,21 @@ def open_parquet(path: Path, schema: pa.Schema, dictionaries: list[str] | None =
     return file
 
 
+def read_open(file: pq.ParquetFile, path: Path, columns: list[str]) -> pa.Table:
+    """Some columns of an open file. Raises BadInput when it is corrupt."""
+    try:
+        return file.read(columns, use_threads=False).select(columns)
+    except (OSError, pa.ArrowException, ValueError) as error:
+        raise corrupt(path, error) from error
+
+
 def read_table(bundle: Bundle, table: Table, columns: list[str], dictionaries: list[str] | None = None) -> pa.Table:
     """Some columns of a whole table. Raises BadInput for a file that is corrupt or has other columns."""
     schema = pa.schema([table.schema.field(name) for name in columns])
     parts = []
     for path in table_files(bundle, table):
         with open_parquet(path, schema, dictionaries) as file:
-            try:
-                parts.append(file.read(columns, use_threads=False).select(columns))
-            except (OSError, pa.ArrowException, ValueError) as error:
-                raise corrupt(path, error) from error
+            parts.append(read_open(file, path, columns))
     if not parts:
         return schema.empty_table()
     return pa.concat_tables(parts)
