@@ -36,15 +36,17 @@ static void *table(struct memo *memo, size_t *used, size_t size)
 	return begin;
 }
 
-/* Give each table its place. Returns the size of all. */
-static size_t lay_out(struct memo *memo)
+/* Give each table its place: first those that are filled here and there, then those that are from their begin on, of
+ * which entries alone are read at random, and fetched before. Returns the size of all, `scattered` is that of the first. */
+static size_t lay_out(struct memo *memo, size_t *scattered)
 {
 	size_t used = 0;
 
-	memo->entries = table(memo, &used, MEMO_ENTRIES * sizeof(*memo->entries));
 	memo->likely = table(memo, &used, (memo->n_paths + 1) * sizeof(*memo->likely));
 	memo->slots = table(memo, &used, MEMO_SLOTS * sizeof(*memo->slots));
 	memo->seen = table(memo, &used, SEEN * sizeof(*memo->seen));
+	*scattered = used;
+	memo->entries = table(memo, &used, MEMO_ENTRIES * sizeof(*memo->entries));
 	memo->steps = table(memo, &used, STEPS * sizeof(*memo->steps));
 	memo->places = table(memo, &used, PLACES * sizeof(*memo->places));
 	memo->marks = table(memo, &used, MARKS * sizeof(*memo->marks));
@@ -55,11 +57,13 @@ static size_t lay_out(struct memo *memo)
 
 static int prepare(struct memo *memo)
 {
-	memo->size = lay_out(memo);
-	memo->pages = pages_take(memo->size);
+	size_t scattered;
+
+	memo->size = lay_out(memo, &scattered);
+	memo->pages = pages_take(memo->size, scattered);
 	if (!memo->pages)
 		return -ENOMEM;
-	lay_out(memo);
+	lay_out(memo, &scattered);
 	return 0;
 }
 
