@@ -146,20 +146,30 @@ int ptm_program_create(const struct ptm_block *blocks, size_t n_blocks, const in
 /* What walks ask of it; once. Flows may be scanned before, and meanwhile. -ENOMEM. */
 int ptm_program_digest(struct ptm_program *program);
 void ptm_program_destroy(struct ptm_program *program);
-/* Number of system-call blocks in `n` executed paths; or -EINVAL for a path that does not exist. */
-int64_t ptm_program_count(const struct ptm_program *program, const int32_t *paths, size_t n);
-/* Their ordinals and block numbers, at most `room` of them; returns how many were written. */
-int64_t ptm_program_scan(const struct ptm_program *program, const int64_t *seqs, const int32_t *paths, size_t n,
-			 int64_t *seq_out, int32_t *block_out, size_t room);
-/* 1 when each of `n` executed paths begins where the one before it ended, 0 when not (or one does not exist). */
-int ptm_program_follows(const struct ptm_program *program, const int64_t *seqs, const int32_t *paths, size_t n);
 /* Batches of executed paths in which a path came first and last; 0 none. */
 struct ptm_met {
 	uint32_t first, last;
 };
-/* Note in `met`, by path, that `n` executed paths are batch `batch`; those that do not exist are left out. */
-void ptm_program_meet(const struct ptm_program *program, const int32_t *paths, size_t n, uint32_t batch,
-		      struct ptm_met *met);
+/* What there is in a batch of executed paths. Ordinals of a file that lies may be anything. */
+struct ptm_survey {
+	int64_t first, last;    /* ordinals of the first and the last path */
+	int64_t end;            /* that behind the last one's last block */
+	size_t calling;         /* paths in which there are system calls */
+	size_t calls;           /* blocks that are such */
+	int follow;             /* each path begins where the one before it ended */
+};
+/*
+ * Go over `n` executed paths, at least one. `seqs`: their ordinals; NULL: they follow each other, the first one begins at
+ * `first`. Those with system calls are put into `seq_out` and `path_out`, which have room for all. `met`, by path, may be
+ * NULL: it is noted there that they are batch `batch`, not 0. -EINVAL for a path that does not exist, or none.
+ */
+int ptm_program_survey(const struct ptm_program *program, const int64_t *seqs, int64_t first, const int32_t *paths,
+		       size_t n, uint32_t batch, struct ptm_met *met, int64_t *seq_out, int32_t *path_out,
+		       struct ptm_survey *ret);
+/* Ordinals and block numbers of the system-call blocks in executed paths, at most `room` of them; returns how many were
+ * written, -EINVAL for a path that does not exist. */
+int64_t ptm_program_scan(const struct ptm_program *program, const int64_t *seqs, const int32_t *paths, size_t n,
+			 int64_t *seq_out, int32_t *block_out, size_t room);
 /* Block ordinal after path `path` that begins at `seq`; or -EINVAL. */
 int64_t ptm_program_after(const struct ptm_program *program, int64_t seq, int32_t path);
 

@@ -146,16 +146,43 @@ void ptm_program_destroy(struct ptm_program *program)
 	free(program);
 }
 
-int64_t ptm_program_count(const struct ptm_program *program, const int32_t *paths, size_t n)
+static void meet(struct ptm_met *met, uint32_t batch)
 {
-	int64_t count = 0;
+	if (!met->first)
+		met->first = batch;
+	met->last = batch;
+}
 
+int ptm_program_survey(const struct ptm_program *program, const int64_t *seqs, int64_t first, const int32_t *paths,
+		       size_t n, uint32_t batch, struct ptm_met *met, int64_t *seq_out, int32_t *path_out,
+		       struct ptm_survey *ret)
+{
+	/* unsigned: ordinals of a file that lies may be anything */
+	uint64_t seq = 0, end = (uint64_t)(seqs && n ? seqs[0] : first);
+	struct ptm_survey found = { .first = (int64_t)end, .follow = 1 };
+
+	if (!n)
+		return -EINVAL;
 	for (size_t i = 0; i < n; i++) {
 		if (paths[i] < 0 || (size_t)paths[i] >= program->n_paths)
 			return -EINVAL;
-		count += program->briefs[paths[i]].syscalls;
+		const struct brief *brief = &program->briefs[paths[i]];
+
+		seq = seqs ? (uint64_t)seqs[i] : end;
+		found.follow &= seq == end;
+		end = seq + brief->length;
+		if (met)
+			meet(&met[paths[i]], batch);
+		if (!brief->syscalls)
+			continue;
+		seq_out[found.calling] = (int64_t)seq;
+		path_out[found.calling++] = paths[i];
+		found.calls += brief->syscalls;
 	}
-	return count;
+	found.last = (int64_t)seq;
+	found.end = (int64_t)end;
+	*ret = found;
+	return 0;
 }
 
 int64_t ptm_program_scan(const struct ptm_program *program, const int64_t *seqs, const int32_t *paths, size_t n,
@@ -175,7 +202,7 @@ int64_t ptm_program_scan(const struct ptm_program *program, const int64_t *seqs,
 
 			if (program->blocks[number].cls != PTM_SYSCALL)
 				continue;
-			seq_out[count] = seqs[i] + j;
+			seq_out[count] = (int64_t)((uint64_t)seqs[i] + j);
 			block_out[count] = number;
 			count++;
 		}
@@ -183,33 +210,9 @@ int64_t ptm_program_scan(const struct ptm_program *program, const int64_t *seqs,
 	return (int64_t)count;
 }
 
-int ptm_program_follows(const struct ptm_program *program, const int64_t *seqs, const int32_t *paths, size_t n)
-{
-	for (size_t i = 0; i < n; i++) {
-		if (paths[i] < 0 || (size_t)paths[i] >= program->n_paths)
-			return 0;
-		/* unsigned: ordinals of a file that lies may be anything */
-		if (i + 1 < n && (uint64_t)seqs[i + 1] != (uint64_t)seqs[i] + program->briefs[paths[i]].length)
-			return 0;
-	}
-	return 1;
-}
-
-void ptm_program_meet(const struct ptm_program *program, const int32_t *paths, size_t n, uint32_t batch,
-		      struct ptm_met *met)
-{
-	for (size_t i = 0; i < n; i++) {
-		if (paths[i] < 0 || (size_t)paths[i] >= program->n_paths)
-			continue;
-		if (!met[paths[i]].first)
-			met[paths[i]].first = batch;
-		met[paths[i]].last = batch;
-	}
-}
-
 int64_t ptm_program_after(const struct ptm_program *program, int64_t seq, int32_t path)
 {
 	if (path < 0 || (size_t)path >= program->n_paths)
 		return -EINVAL;
-	return seq + program->briefs[path].length;
+	return (int64_t)((uint64_t)seq + program->briefs[path].length);
 }

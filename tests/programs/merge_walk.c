@@ -147,7 +147,8 @@ static size_t follow_each_other(const struct flow *flow, const struct ptm_progra
 {
 	size_t count = 1;
 
-	while (count < n && ptm_program_follows(program, flow->seqs + row, flow->paths + row, count + 1))
+	while (count < n && flow->seqs[row + count] ==
+				    ptm_program_after(program, flow->seqs[row + count - 1], flow->paths[row + count - 1]))
 		count++;
 	return count;
 }
@@ -282,6 +283,59 @@ static void check_undigested(const struct ptm_program *program)
 }
 
 /* Paths that do not exist, ordinals that go back: refused, at whatever place. */
+/* Of a flow's first rows; what was found of a block at a time is the same. An `end` of -1: it was refused. */
+static struct ptm_survey survey(const struct ptm_program *program, const struct flow *flow, size_t n, struct ptm_met *met)
+{
+	int64_t *seqs = malloc(n * sizeof(*seqs) + 1);
+	int32_t *paths = malloc(n * sizeof(*paths) + 1);
+	struct ptm_survey found = { .end = -1 };
+
+	assert(seqs && paths);
+	const int error = ptm_program_survey(program, flow->seqs, 0, flow->paths, n, 7, met, seqs, paths, &found);
+
+	assert(error == 0 || error == -EINVAL);
+	size_t calls = 0, calling = 0;
+	for (size_t i = 0; !error && i < n; i++) {
+		const int64_t *offsets = &flow->offsets[flow->paths[i]];
+		const size_t before = calls;
+
+		for (int64_t j = offsets[0]; j < offsets[1]; j++)
+			calls += flow->blocks[flow->values[j]].cls == PTM_SYSCALL;
+		if (calls == before)
+			continue;
+		assert(seqs[calling] == flow->seqs[i] && paths[calling] == flow->paths[i]);
+		calling++;
+	}
+	assert(error || (found.calls == calls && found.calling == calling && found.first == flow->seqs[0] &&
+			 found.last == flow->seqs[n - 1] &&
+			 found.end == ptm_program_after(program, found.last, flow->paths[n - 1])));
+	free(seqs);
+	free(paths);
+	return found;
+}
+
+/* Of the rows that follow each other from the first one on: with and without their ordinals. Those behind a hole do not. */
+static void check_following(const struct flow *flow, const struct ptm_program *program)
+{
+	struct ptm_met *met = calloc(PATHS, sizeof(*met));
+	const size_t n = follow_each_other(flow, program, 0, ROWS);
+	const struct ptm_survey with = survey(program, flow, n, met);
+	int64_t *seqs = malloc(n * sizeof(*seqs));
+	int32_t *paths = malloc(n * sizeof(*paths));
+	struct ptm_survey without;
+
+	assert(met && seqs && paths);
+	assert(ptm_program_survey(program, NULL, flow->seqs[0], flow->paths, n, 8, met, seqs, paths, &without) == 0);
+	assert(with.follow && without.follow && with.last == without.last && with.end == without.end);
+	assert(with.calls == without.calls && with.calling == without.calling);
+	for (size_t i = 0; i < n; i++)
+		assert(met[flow->paths[i]].first == 7 && met[flow->paths[i]].last == 8);
+	assert(survey(program, flow, ROWS, NULL).follow == (n == ROWS));
+	free(met);
+	free(seqs);
+	free(paths);
+}
+
 static void check_refused(const struct flow *flow, struct ptm_program *program)
 {
 	struct ptm_tree *tree;
@@ -293,7 +347,8 @@ static void check_refused(const struct flow *flow, struct ptm_program *program)
 	assert(ptm_walk_create(program, tree, NULL, 1, &walk) == 0);
 	bad.paths[200] = PATHS;
 	assert(ptm_walk_feed(walk, bad.seqs, bad.paths, ROWS, NULL, NULL, 0, NULL, 0, &anchors, &events) == -EINVAL);
-	assert(ptm_program_count(program, bad.paths, ROWS) == -EINVAL);
+	assert(survey(program, &bad, ROWS, NULL).end == -1);
+	assert(survey(program, &bad, 0, NULL).end == -1);
 	bad.paths[200] = -1;
 	ptm_walk_begin(walk);
 	assert(ptm_walk_feed(walk, bad.seqs, bad.paths, ROWS, NULL, NULL, 0, NULL, 0, &anchors, &events) == -EINVAL);
@@ -462,13 +517,14 @@ int main(int argc, char **argv)
 		make_code(flow);
 		make_flow(flow);
 		assert(ptm_program_create(flow->blocks, BLOCKS, flow->offsets, flow->values, VALUES, PATHS, &program) == 0);
-		const int64_t count = ptm_program_count(program, flow->paths, ROWS);
+		const int64_t count = (int64_t)survey(program, flow, ROWS, NULL).calls;
 
 		check_undigested(program);
 		assert(ptm_program_digest(program) == 0);
 		walk_flow(flow, program);
 		check_refused(flow, program);
-		assert(ptm_program_count(program, flow->paths, ROWS) == count);
+		assert((int64_t)survey(program, flow, ROWS, NULL).calls == count);
+		check_following(flow, program);
 		found = malloc((size_t)count * sizeof(*found) + 1);
 		where = malloc((size_t)count * sizeof(*where) + 1);
 		assert(found && where);

@@ -15,7 +15,9 @@ import pytest
 from ptweave.data.errors import BadInput
 from ptweave.merge import merge_run
 from ptweave.merge.accesses import Accesses
-from ptweave.merge.kept_flow import Batch, KeptFlow
+from ptweave.merge.flow_rows import FlowRows, FlowStretch
+from ptweave.merge.kept_flow import KeptFlow
+from ptweave.merge.program import Survey
 from ptweave.merge.stage import _Merge
 from ptweave.merge.tables import ThreadRows
 from ptweave.merge.thunks import Thunks
@@ -44,7 +46,7 @@ def gone_over(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
     first = KeptFlow.first
 
-    def told(self: KeptFlow) -> Iterator[Batch]:
+    def told(self: KeptFlow) -> Iterator[Survey]:
         names.append(threading.current_thread().name)
         return first(self)
 
@@ -70,7 +72,7 @@ def test_two_flows_wait_for_their_turn_and_no_more(tmp_path: Path, monkeypatch: 
     begun = threading.Semaphore(0)
     first, load = KeptFlow.first, _Merge._load_accesses
 
-    def told(self: KeptFlow) -> Iterator[Batch]:
+    def told(self: KeptFlow) -> Iterator[Survey]:
         begun.release()
         return first(self)
 
@@ -89,7 +91,7 @@ def test_two_flows_wait_for_their_turn_and_no_more(tmp_path: Path, monkeypatch: 
 def test_what_cannot_be_read_of_a_later_flow_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, begun = KeptFlow.first, itertools.count()
 
-    def broken(self: KeptFlow) -> Iterator[Batch]:
+    def broken(self: KeptFlow) -> Iterator[Survey]:
         if next(begun) == 3:
             raise BadInput("is torn", where="flow", remedy="none")
         return first(self)
@@ -105,11 +107,12 @@ def test_an_error_elsewhere_ends_the_going_over_that_is_under_way(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int) -> None:
     under_way = threading.Event()
 
-    def endless(self: _Merge, thread: int, skip: int) -> Generator[Batch, None, None]:
+    def endless(self: FlowRows, thread: int, skip: int = 0) -> Generator[FlowStretch, None, None]:
         for row in itertools.count():
             if row > 50:
                 under_way.set()
-            yield np.array([row], np.int64), np.zeros(1, np.int32)
+            seqs = np.array([row], np.int64)
+            yield FlowStretch(np.zeros(1, np.int32), None, lambda seqs=seqs: seqs)  # type: ignore[misc]
 
     def torn(self: Thunks, *_: object) -> None:
         assert under_way.wait(TIMEOUT)
@@ -119,7 +122,7 @@ def test_an_error_elsewhere_ends_the_going_over_that_is_under_way(
     monkeypatch.setattr("ptweave.merge.stage._FEW_ROWS", few)
     monkeypatch.setattr(ThreadRows, "sizes", lambda self: {0: 1 << 20})
     monkeypatch.setattr(_Merge, "_at_a_time", lambda self: 1)
-    monkeypatch.setattr(_Merge, "_paths", endless)
+    monkeypatch.setattr(FlowRows, "stretches", endless)
     monkeypatch.setattr("ptweave.merge.stage.Thunks", type("Torn", (), {"__init__": torn}))
     bundle = write_run(tmp_path / "run.ptw").write()
     (bundle.decoded / "thunks.parquet").touch()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
@@ -45,6 +46,20 @@ FOLDED_NAME = "[folded]"
 _CLASSES = list(BlockClass)
 _COLD = re.compile(r"(\.cold(\.\d+)?| \[clone \.cold(\.\d+)?\])$")
 _REMEDY = "decode the run again"
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What there is in a batch of executed paths: so many; ordinals of the first and the last one and the one behind
+    that; whether each begins where the one before it ended; and ordinals and block numbers of system calls."""
+
+    rows: int
+    first: int
+    last: int
+    end: int
+    follows: bool
+    seqs: I64
+    blocks: I32
 
 
 def pack(image: npt.NDArray[Any], offset: npt.NDArray[Any]) -> U64:
@@ -228,33 +243,37 @@ class Program:
             return None
         return self.functions[int(self.blocks["function"][block])]
 
-    def follow(self, seqs: I64, paths: I32) -> bool:
-        """Whether each executed path begins where the one before it ended; False, too, where one does not exist."""
-        return bool(lib.ptm_program_follows(self.handle, ffi.from_buffer("int64_t[]", seqs),
-                                            ffi.from_buffer("int32_t[]", paths), len(paths)))
-
     @property
     def path_count(self) -> int:
         """Paths there are."""
         return len(self._offsets) - 1
 
-    def meet(self, paths: I32, batch: int, met: npt.NDArray[np.uint32]) -> None:
-        """Note that executed paths are in a batch, numbered from 1: `met[path]` are the first and the last batch that
-        a path is in. Paths that do not exist are left out."""
-        lib.ptm_program_meet(self.handle, ffi.from_buffer("int32_t[]", paths), len(paths), batch,
-                             ffi.from_buffer("struct ptm_met[]", met, require_writable=True))
+    def survey(self, seqs: I64 | int, paths: I32, batch: int, met: npt.NDArray[np.uint32] | None = None) -> Survey:
+        """What there is in a batch of executed paths, of which there is at least one; `seqs`: their ordinals, or that
+        of the first one where they follow each other.
+
+        Notes in `met`, by path, that it is in this batch, numbered from 1: the first and the last one that it is in.
+        Raises BadInput for a path that does not exist."""
+        follow = isinstance(seqs, int)
+        begins, those = np.empty(len(paths), np.int64), np.empty(len(paths), np.int32)
+        found = ffi.new("struct ptm_survey *")
+        check(lib.ptm_program_survey(
+            self.handle, ffi.NULL if follow else ffi.from_buffer("int64_t[]", seqs), seqs if follow else 0,
+            ffi.from_buffer("int32_t[]", paths), len(paths), batch,
+            ffi.NULL if met is None else ffi.from_buffer("struct ptm_met[]", met, require_writable=True),
+            ffi.from_buffer("int64_t[]", begins), ffi.from_buffer("int32_t[]", those), found), self._where)
+        calls = self._system_calls(begins[:found.calling], those[:found.calling], found.calls)
+        return Survey(len(paths), found.first, found.last, found.end, bool(found.follow), *calls)
 
     def after(self, seq: int, path: int) -> int:
         """Ordinal of the block after path `path` that begins at `seq`."""
         return check(int(lib.ptm_program_after(self.handle, seq, path)), self._where)
 
-    def system_calls(self, seqs: I64, paths: I32) -> tuple[I64, I32]:
-        """Ordinals and block numbers of the system-call blocks in executed paths."""
-        path_buffer = ffi.from_buffer("int32_t[]", paths)
-        count = check(int(lib.ptm_program_count(self.handle, path_buffer, len(paths))), self._where)
+    def _system_calls(self, seqs: I64, paths: I32, count: int) -> tuple[I64, I32]:
+        """Ordinals and block numbers of the system-call blocks in executed paths, of which there are so many."""
         found, blocks = np.empty(count, np.int64), np.empty(count, np.int32)
         if count:
             check(int(lib.ptm_program_scan(
-                self.handle, ffi.from_buffer("int64_t[]", seqs), path_buffer, len(paths),
+                self.handle, ffi.from_buffer("int64_t[]", seqs), ffi.from_buffer("int32_t[]", paths), len(paths),
                 ffi.from_buffer("int64_t[]", found), ffi.from_buffer("int32_t[]", blocks), count)), self._where)
         return found, blocks

@@ -9,7 +9,7 @@ walked at a time.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -59,8 +59,9 @@ from ptweave.merge.accesses import Accesses, Lines
 from ptweave.merge.addresses import Addresses
 from ptweave.merge.beside import Ahead, Beside
 from ptweave.merge.events import Events, events_of, interruptions, merge_events
+from ptweave.merge.flow_rows import FlowRows, FlowStretch
 from ptweave.merge.graph import GraphTables, Paged
-from ptweave.merge.kept_flow import Batch, Batches, Cut, KeptFlow
+from ptweave.merge.kept_flow import Cut, KeptFlow, Stretches
 from ptweave.merge.moments import Moments, joined, known_moments
 from ptweave.merge.parts import walk_in_parts
 from ptweave.merge.program import Program
@@ -83,8 +84,8 @@ _LACKS = "merge: "
 _CALLS_FILE = "calls.parquet"
 _FEW_ROWS = 1 << 17  # of flow
 _PART_ROWS = 1 << 18
-_SOON = 24
-"""Batches of flow: 12 bytes a row, 36 MiB. Memory that is new takes longer than what it would save."""
+_SOON = 9
+"""Stretches of flow: row groups, 36 MiB. Memory that is new takes longer than what it would save."""
 _FIRST = 2
 """Threads whose flows were gone over once and are not walked yet, where one is walked at a time: all but one are short
 then."""
@@ -154,7 +155,8 @@ class _Merge:
         program = self._beside.start(self._load_program)
         code = self._beside.start(partial(self._load_code, program))
         self._scratch = self._open.enter_context(Scratch(self._bundle.decoded, self._beside))
-        self._flow = self._rows(FLOW, ["seq", "path"])
+        self._flow = FlowRows(self._bundle)
+        self._open.callback(self._flow.close)
         self._threads, self._sizes = self._flow.threads(), self._flow.sizes()
         self._clock = self._rows(CLOCK, moment_streams.COLUMNS)
         self._pt_events = self._rows(PT_EVENTS, event_streams.COLUMNS)
@@ -203,12 +205,12 @@ class _Merge:
         self._open.callback(rows.close)
         return rows
 
-    def _read_soon(self) -> dict[int, Ahead[Batch]]:
+    def _read_soon(self) -> dict[int, Ahead[FlowStretch]]:
         """The flow of the thread that has most, if that is much: the first of it is read while all else is loaded."""
         longest = max(self._sizes, key=lambda thread: self._sizes[thread], default=None)
         if longest is None or self._jobs == 1 or self._sizes[longest] < _FEW_ROWS:
             return {}
-        soon = self._beside.soon(self._paths(longest, 0), _SOON)
+        soon = self._beside.soon(self._flow.stretches(longest), _SOON)
         self._stop.callback(soon.close)
         return {longest: soon}
 
@@ -276,10 +278,6 @@ class _Merge:
 
     # --- the walk -------------------------------------------------------------------------------------------------
 
-    def _paths(self, thread: int, skip: int) -> Generator[tuple[I64, I32], None, None]:
-        for batch in self._flow.batches(thread, skip):
-            yield numbers(batch, "seq", -1), numbers(batch, "path", -1)  # type: ignore[misc]
-
     def _report(self, rows: int) -> None:
         with self._reporting:
             self._done += rows
@@ -338,9 +336,9 @@ class _Merge:
             recorded.write(writer)
 
     def _begin(self, thread: int) -> _Thread:
-        def read(skip: int) -> Batches:
+        def read(skip: int) -> Stretches:
             soon = None if skip else self._soon.pop(thread, None)
-            return soon or self._beside.ahead(self._paths(thread, skip))
+            return soon or self._beside.ahead(self._flow.stretches(thread, skip))
 
         divided = self._parts(self._sizes.get(thread, 0)) > 1
         return _Thread(thread, KeptFlow(read, self._program, divided=divided))
@@ -419,11 +417,11 @@ class _Merge:
     def _find_system_calls(self, one: _Thread, go_on: Callable[[], None] = lambda: None) -> None:
         """The first going over. `go_on` may raise."""
         found: list[tuple[I64, I32]] = [(_NONE, np.empty(0, np.int32))]
-        for seqs, paths in one.flow.first():
+        for survey in one.flow.first():
             go_on()
             if self._have_syscalls:
-                found.append(self._program.system_calls(seqs, paths))
-            self._report(len(seqs))
+                found.append((survey.seqs, survey.blocks))
+            self._report(survey.rows)
         seqs, blocks = (np.concatenate(parts) for parts in zip(*found, strict=True))
         one.found = seqs, blocks
 

@@ -29,7 +29,8 @@ Bools = npt.NDArray[np.bool_]
 BATCH_ROWS = 1 << 17
 """Rows of a table handled at a time."""
 
-_CACHED_ROWS = 1 << 21
+CACHED_ROWS = 1 << 21
+"""Rows of a row group that is read at once."""
 
 
 def optional(values: npt.NDArray[Any], none: Bools) -> pa.Array:
@@ -111,7 +112,9 @@ def row_groups(bundle: Bundle, table: Table, columns: list[str]) -> Iterator[pa.
 
 
 @dataclass(frozen=True)
-class _RowGroup:
+class RowGroup:
+    """One of a table's files."""
+
     file: int
     group: int
     rows: int
@@ -142,7 +145,7 @@ class ThreadRows:
     def rows(self) -> int:
         return sum(group.rows for group in self._groups)
 
-    def _index(self, number: int) -> Iterator[_RowGroup]:
+    def _index(self, number: int) -> Iterator[RowGroup]:
         metadata = self._files[number].metadata
         column = next(i for i in range(metadata.num_columns) if metadata.schema.column(i).path == "thread")
         for group in range(metadata.num_row_groups):
@@ -151,7 +154,7 @@ class ThreadRows:
                 first, last = int(statistics.min), int(statistics.max)
             else:
                 first, last = -(1 << 31), (1 << 31) - 1
-            yield _RowGroup(number, group, metadata.row_group(group).num_rows, first, last)
+            yield RowGroup(number, group, metadata.row_group(group).num_rows, first, last)
 
     def threads(self) -> list[int]:
         """Numbers of the threads that have rows, ascending."""
@@ -169,7 +172,7 @@ class ThreadRows:
                 found[group.first] = found.get(group.first, 0) + group.rows
         return found
 
-    def _spans(self, group: _RowGroup) -> dict[int, tuple[int, int]]:
+    def _spans(self, group: RowGroup) -> dict[int, tuple[int, int]]:
         """First row, and the one behind the last, of each thread in a row group; the group is read once for it.
 
         Raises BadInput for one that is not sorted."""
@@ -190,12 +193,12 @@ class ThreadRows:
             self._of_threads[key] = found
         return self._of_threads[key]
 
-    def _batches(self, group: _RowGroup, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    def _batches(self, group: RowGroup, columns: list[str]) -> Iterator[pa.RecordBatch]:
         """A row group's rows; small row groups are kept where another thread may have rows in them. What is not kept is
         read in small pieces, into the same memory each time."""
         key = (group.file, group.group)
         try:
-            if group.rows > _CACHED_ROWS or columns == ["thread"] or group.first == group.last:
+            if group.rows > CACHED_ROWS or columns == ["thread"] or group.first == group.last:
                 yield from self._files[group.file].iter_batches(
                     BATCH_ROWS, row_groups=[group.group], columns=columns, use_threads=False)
                 return
@@ -217,7 +220,9 @@ class ThreadRows:
                 return
             yield batch
 
-    def _rows_of(self, thread: int, skip: int) -> Iterator[pa.RecordBatch]:
+    def _groups_of(self, thread: int, skip: int) -> Iterator[tuple[RowGroup, int, int]]:
+        """Row groups with rows of a thread: the first of these in each, and the one behind the last, without the first
+        `skip` of all. To be asked with the lock held."""
         for group in self._groups:
             if not group.first <= thread <= group.last:
                 continue
@@ -226,12 +231,20 @@ class ThreadRows:
                 first, last = self._spans(group).get(thread, (0, 0))
             left = min(skip, last - first)
             first, skip = first + left, skip - left
-            done = 0
-            for batch in self._batches(group, self._columns) if last > first else ():
-                begin, end = max(first, done), min(last, done + len(batch))
-                if end > begin:
-                    yield batch.slice(begin - done, end - begin)
-                done += len(batch)
+            if last > first:
+                yield group, first, last
+
+    def _rows_in(self, group: RowGroup, first: int, last: int) -> Iterator[pa.RecordBatch]:
+        done = 0
+        for batch in self._batches(group, self._columns):
+            begin, end = max(first, done), min(last, done + len(batch))
+            if end > begin:
+                yield batch.slice(begin - done, end - begin)
+            done += len(batch)
+
+    def _rows_of(self, thread: int, skip: int) -> Iterator[pa.RecordBatch]:
+        for group, first, last in self._groups_of(thread, skip):
+            yield from self._rows_in(group, first, last)
 
     def close(self) -> None:
         for file in self._files:
