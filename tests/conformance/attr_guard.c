@@ -21,6 +21,7 @@ static int dive(volatile char *above)
 {
 	volatile char local[512];
 	local[0] = above[0];
+	local[1] = 0; /* what lay there may be anything */
 	return above[1] == 77 ? 0 : dive(local) + local[1];
 }
 
