@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """The table `flow`, read one thread at a time: paths' numbers first, their ordinals only where somebody asks for them.
 
-Ordinals are more than half of what reading a row takes, and say nothing where paths follow each other without a hole:
-the first and the last of a row group, which its statistics have, tell whether they do.
+Ordinals are a third to two thirds of what reading a row takes, and say nothing where paths follow each other without a
+hole: the first and the last of a row group, which its statistics have, tell whether they do.
 """
 
 from __future__ import annotations

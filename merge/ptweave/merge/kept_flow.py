@@ -94,8 +94,9 @@ class KeptFlow:
         seqs = None if found else stretch.ordinals()
         if seqs is not None:
             found = [self._survey(seqs[part], stretch.paths[part], number) for number, part in enumerate(parts)]
+        short = bool(parts) and int(stretch.paths.max()) < _SHORT  # all of it: a part would hold the whole in memory
         for survey, part in zip(found, parts, strict=True):
-            self._keep(survey, None if seqs is None else seqs[part], stretch.paths[part])
+            self._keep(survey, None if seqs is None else seqs[part], stretch.paths[part], short=short)
         return found
 
     def _follow(self, stretch: FlowStretch, parts: list[slice]) -> list[Survey]:
@@ -173,15 +174,15 @@ class KeptFlow:
         """Keep nothing any more: who goes over it again reads it again."""
         self._kept = None
 
-    def _keep(self, survey: Survey, seqs: I64 | None, paths: I32) -> None:
-        """The next batch. `seqs`: where they had to be read."""
+    def _keep(self, survey: Survey, seqs: I64 | None, paths: I32, *, short: bool) -> None:
+        """The next batch. `seqs`: where they had to be read. `short`: two bytes have room for a path's number."""
         follow = survey.follows and 0 <= survey.first <= survey.last < _FAR
         before = self._cuts[-1]
         self._cuts.append(Cut(before.batches + 1, before.rows + len(paths), survey.last, int(paths[-1])))
         self._begins.append(Following(survey.first, survey.end) if follow else None)
         if self._kept is None:
             return
-        kept = paths.astype(np.uint16) if int(paths.max()) < _SHORT else paths
+        kept = paths.astype(np.uint16) if short else paths
         left = None if follow else seqs
         self._room -= (_FEW if left is None else left.nbytes) + kept.nbytes
         if self._room < 0:

@@ -30,7 +30,7 @@ BATCH_ROWS = 1 << 17
 """Rows of a table handled at a time."""
 
 CACHED_ROWS = 1 << 21
-"""Rows of a row group that is read at once."""
+"""Rows of the largest row group that is read at once."""
 
 
 def optional(values: npt.NDArray[Any], none: Bools) -> pa.Array:
@@ -113,12 +113,12 @@ def row_groups(bundle: Bundle, table: Table, columns: list[str]) -> Iterator[pa.
 
 @dataclass(frozen=True)
 class RowGroup:
-    """One of a table's files."""
+    """A row group of one of a table's files, and which threads have rows in it."""
 
     file: int
     group: int
     rows: int
-    first: int  # threads in it
+    first: int
     last: int
 
 
