@@ -282,8 +282,7 @@ static void check_undigested(const struct ptm_program *program)
 	ptm_tree_destroy(tree);
 }
 
-/* Paths that do not exist, ordinals that go back: refused, at whatever place. */
-/* Of a flow's first rows; what was found of a block at a time is the same. An `end` of -1: it was refused. */
+/* Of a flow's first rows: what is found is what a look at each block finds. An `end` of -1: it was refused. */
 static struct ptm_survey survey(const struct ptm_program *program, const struct flow *flow, size_t n, struct ptm_met *met)
 {
 	int64_t *seqs = malloc(n * sizeof(*seqs) + 1);
@@ -336,6 +335,7 @@ static void check_following(const struct flow *flow, const struct ptm_program *p
 	free(paths);
 }
 
+/* Paths that do not exist, ordinals that go back: refused, at whatever place. */
 static void check_refused(const struct flow *flow, struct ptm_program *program)
 {
 	struct ptm_tree *tree;

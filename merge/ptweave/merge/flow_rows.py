@@ -13,11 +13,10 @@ from functools import partial
 from typing import Any
 
 import numpy.typing as npt
-import pyarrow as pa
 
 from ptweave.data.bundle import Bundle
 from ptweave.data.schemas import FLOW
-from ptweave.merge.tables import CACHED_ROWS, I32, I64, RowGroup, ThreadRows, corrupt, numbers
+from ptweave.merge.tables import CACHED_ROWS, I32, I64, RowGroup, ThreadRows, numbers, read_group
 
 
 @dataclass(frozen=True)
@@ -39,41 +38,23 @@ class FlowRows(ThreadRows):
 
     def stretches(self, thread: int, skip: int = 0) -> Generator[FlowStretch, None, None]:
         """All rows of a thread, but for the first ones. Raises BadInput for a file that is corrupt or unsorted."""
-        stretches = self._stretches(thread, skip)
-        while True:
-            with self._lock:
-                stretch = next(stretches, None)
-            if stretch is None:
-                return
-            yield stretch
+        return self._locked(self._stretches(thread, skip))
 
     def _stretches(self, thread: int, skip: int) -> Iterator[FlowStretch]:
         for group, first, last in self._groups_of(thread, skip):
             if group.first == group.last and group.rows <= CACHED_ROWS:
-                span = self._span(group) if (first, last) == (0, group.rows) else None
+                span = self._bounds(group.file, group.group, "seq") if (first, last) == (0, group.rows) else None
                 yield FlowStretch(self._column(group, "path")[first:last], span,
                                   partial(self._ordinals, group, first, last))
                 continue
             for batch in self._rows_in(group, first, last):
-                seqs = numbers(batch, "seq", -1)
-                yield FlowStretch(numbers(batch, "path", -1), None, lambda seqs=seqs: seqs)  # type: ignore[arg-type, misc]
-
-    def _span(self, group: RowGroup) -> tuple[int, int] | None:
-        """The least and the greatest ordinal of a row group, as its statistics have them."""
-        metadata = self._files[group.file].metadata
-        column = next(i for i in range(metadata.num_columns) if metadata.schema.column(i).path == "seq")
-        statistics = metadata.row_group(group.group).column(column).statistics
-        if statistics is None or not statistics.has_min_max or statistics.null_count:
-            return None
-        return int(statistics.min), int(statistics.max)
+                paths: I32 = numbers(batch, "path", -1)  # type: ignore[assignment]
+                yield FlowStretch(paths, None, partial(numbers, batch, "seq", -1))
 
     def _ordinals(self, group: RowGroup, first: int, last: int) -> I64:
         with self._lock:
             return self._column(group, "seq")[first:last]
 
     def _column(self, group: RowGroup, name: str) -> npt.NDArray[Any]:
-        try:
-            table = self._files[group.file].read_row_group(group.group, columns=[name], use_threads=False)
-        except (OSError, pa.ArrowException, ValueError) as error:
-            raise corrupt(self._paths[group.file], error) from error
+        table = read_group(self._files[group.file], self._paths[group.file], group.group, [name])
         return numbers(table, name, -1)

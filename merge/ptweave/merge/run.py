@@ -34,7 +34,7 @@ from ptweave.merge.relations import Relations
 from ptweave.merge.render import TextTable, html_table
 from ptweave.merge.result import QueryFolder, Quick, Result, ask, connect, query_errors, shut, warn
 from ptweave.merge.similar import FOUND, NEAR, Similar
-from ptweave.merge.tables import open_parquet, read_table, table_files
+from ptweave.merge.tables import leaf, open_parquet, read_table, table_files
 
 if TYPE_CHECKING:
     from ptweave.merge.plots import Plots
@@ -166,7 +166,7 @@ class Run(Relations):
         for name in files:
             metadata = pq.read_metadata(name)
             for group in range(metadata.num_row_groups):
-                statistics = metadata.row_group(group).column(_leaf(metadata, "length")).statistics
+                statistics = metadata.row_group(group).column(leaf(metadata, "length")).statistics
                 if statistics is None or not statistics.has_min_max:
                     return 1 << 31
                 longest = max(longest, int(statistics.max))
@@ -450,8 +450,3 @@ def _need_order(begin: int | None, end: int | None) -> None:
     """Raises BadInput for what ends before it begins."""
     if begin is not None and end is not None and end < begin:
         raise BadInput("ends before it begins", where=f"{begin} to {end}", remedy="give the smaller one first")
-
-
-def _leaf(metadata: pq.FileMetaData, column: str) -> int:
-    """Index of a flat column among the file's leaf columns."""
-    return next(i for i in range(metadata.num_columns) if metadata.schema.column(i).path == column)

@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,7 @@ I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 U64 = npt.NDArray[np.uint64]
 Bools = npt.NDArray[np.bool_]
+T = TypeVar("T")
 
 BATCH_ROWS = 1 << 17
 """Rows of a table handled at a time."""
@@ -97,6 +98,19 @@ def read_table(bundle: Bundle, table: Table, columns: list[str], dictionaries: l
     return pa.concat_tables(parts)
 
 
+def read_group(file: pq.ParquetFile, path: Path, group: int, columns: list[str]) -> pa.Table:
+    """Some columns of a row group of an open file. Raises BadInput when it is corrupt."""
+    try:
+        return file.read_row_group(group, columns=columns, use_threads=False)
+    except (OSError, pa.ArrowException, ValueError) as error:
+        raise corrupt(path, error) from error
+
+
+def leaf(metadata: pq.FileMetaData, column: str) -> int:
+    """Index of a flat column among the file's leaf columns."""
+    return next(i for i in range(metadata.num_columns) if metadata.schema.column(i).path == column)
+
+
 def row_groups(bundle: Bundle, table: Table, columns: list[str]) -> Iterator[pa.Table]:
     """Some columns of a whole table, part by part: what reading one takes beside its rows, the next uses again.
     Raises BadInput for a file that is corrupt or has other columns."""
@@ -104,11 +118,7 @@ def row_groups(bundle: Bundle, table: Table, columns: list[str]) -> Iterator[pa.
     for path in table_files(bundle, table):
         with open_parquet(path, schema) as file:
             for group in range(file.num_row_groups):
-                try:
-                    rows = file.read_row_group(group, columns=columns, use_threads=False)
-                except (OSError, pa.ArrowException, ValueError) as error:
-                    raise corrupt(path, error) from error
-                yield rows
+                yield read_group(file, path, group, columns)
 
 
 @dataclass(frozen=True)
@@ -147,14 +157,18 @@ class ThreadRows:
 
     def _index(self, number: int) -> Iterator[RowGroup]:
         metadata = self._files[number].metadata
-        column = next(i for i in range(metadata.num_columns) if metadata.schema.column(i).path == "thread")
         for group in range(metadata.num_row_groups):
-            statistics = metadata.row_group(group).column(column).statistics
-            if statistics is not None and statistics.has_min_max and not statistics.null_count:
-                first, last = int(statistics.min), int(statistics.max)
-            else:
-                first, last = -(1 << 31), (1 << 31) - 1
+            first, last = self._bounds(number, group, "thread") or (-(1 << 31), (1 << 31) - 1)
             yield RowGroup(number, group, metadata.row_group(group).num_rows, first, last)
+
+    def _bounds(self, file: int, group: int, column: str) -> tuple[int, int] | None:
+        """The least and the greatest number in a column of a row group, as its statistics have them; None: they do
+        not, or some are null."""
+        metadata = self._files[file].metadata
+        statistics = metadata.row_group(group).column(leaf(metadata, column)).statistics
+        if statistics is None or not statistics.has_min_max or statistics.null_count:
+            return None
+        return int(statistics.min), int(statistics.max)
 
     def threads(self) -> list[int]:
         """Numbers of the threads that have rows, ascending."""
@@ -203,7 +217,7 @@ class ThreadRows:
                     BATCH_ROWS, row_groups=[group.group], columns=columns, use_threads=False)
                 return
             if self._cached != key or self._cache is None:
-                self._cache = self._files[group.file].read_row_group(group.group, columns=columns, use_threads=False)
+                self._cache = read_group(self._files[group.file], self._paths[group.file], group.group, columns)
                 self._cached = key
         except (OSError, pa.ArrowException, ValueError) as error:
             raise corrupt(self._paths[group.file], error) from error
@@ -212,13 +226,16 @@ class ThreadRows:
     def batches(self, thread: int, skip: int = 0) -> Iterator[pa.RecordBatch]:
         """The thread's rows (without the thread column), but for the first ones. Raises BadInput for a file that is
         corrupt or unsorted."""
-        rows = self._rows_of(thread, skip)
+        return self._locked(self._rows_of(thread, skip))
+
+    def _locked(self, items: Iterator[T]) -> Generator[T, None, None]:
+        """The same items, each read while nobody else reads."""
         while True:
             with self._lock:
-                batch = next(rows, None)
-            if batch is None:
+                item = next(items, None)
+            if item is None:
                 return
-            yield batch
+            yield item
 
     def _groups_of(self, thread: int, skip: int) -> Iterator[tuple[RowGroup, int, int]]:
         """Row groups with rows of a thread: the first of these in each, and the one behind the last, without the first
