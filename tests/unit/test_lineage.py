@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +13,7 @@ from ptweave.data import layout
 from ptweave.data.bundle import Bundle
 from ptweave.data.syscall_table import NUMBERS
 from ptweave.merge import Run, merge_run
+from ptweave.merge.lineage import Direction, Lineage, node_of
 from support.bundle_writer import BundleWriter
 
 PTHREAD = layout.REGION + 2 * layout.STACK_AREA - 64
@@ -215,3 +218,111 @@ def test_bytes_of_a_pipe_that_were_put_in_later_are_not_those_taken(tmp_path: Pa
     moves(writer, 1, "write", 1, t=3500)
     bundle = merged(writer)
     assert ends(bundle, to="fd:1") == {None} and ends(bundle, from_="fd:0") == {None}
+
+
+BUFFERS = [layout.HEAP, layout.HEAP + layout.PAGE, ON_FIRST, ON_FIRST + layout.PAGE]
+
+
+def random_run(folder: Path, seed: int) -> Bundle:
+    """Two threads that take a lock in turns: in their thunks they write and read pages of the heap, and move bytes that
+    lie there, or on a stack."""
+    at = random.Random(seed)
+    writer = started(folder)
+    for thread, times in {0: (100, 1100, 2600, 3000, 3600, 4100), 1: (1100, 2100, 2500, 3100, 3500)}.items():
+        for thunk, t in enumerate(times):
+            for page in BUFFERS:
+                if at.random() < 0.5:
+                    writer.access(thread, thunk, page, write=at.random() < 0.5, until=thunk + at.randrange(2), t=t)
+            for part in range(2):
+                moves(writer, thread, *at.choice([("read", 0), ("write", 1)]), t=t + 20 + 20 * part,
+                      address=at.choice([*BUFFERS[::2], 0x7000]) + at.randrange(layout.PAGE),
+                      size=at.randrange(1, 2 * layout.PAGE))
+    return merged(writer)
+
+
+class Rows:
+    """The tables of a run as dicts, to follow one by one."""
+
+    def __init__(self, run: Run) -> None:
+        self.edges = [row for row in self._of(run, "edges") if row["kind"] == "data"]
+        self.accesses = [row for row in self._of(run, "accesses") if row["write"]]
+        self.transfers = self._of(run, "transfers")
+
+    @staticmethod
+    def _of(run: Run, table: str) -> list[dict[str, Any]]:
+        return run.sql(f"from {table}").arrow().to_pylist()
+
+    def begins(self, moved: dict[str, Any], begin: int, end: int, *, back: bool) -> set[tuple[int, int]]:
+        """Thunks that knew a transfer's bytes in memory, or were told them."""
+        first = moved["address"] + max(begin - moved["offset"], 0)
+        behind = moved["address"] + min(end - moved["offset"], moved["size"])
+        pages = set(range(first // layout.PAGE * layout.PAGE, behind, layout.PAGE))
+        near, far = ("to", "from") if back else ("from", "to")
+        own = moved["thread"], moved["thunk"]
+        met = [edge for edge in self.edges if edge["page"] in pages and edge[f"{near}_thread"] == own[0]
+               and edge[f"{near}_thunk"] <= own[1] <= edge[f"{near}_until"]]
+        others = {edge[f"{far}_thread"] for edge in met}
+        if not back:
+            return {(other, min(edge["to_thunk"] for edge in met if edge["to_thread"] == other))
+                    for other in others} or {own}
+        found = {(other, max(edge["from_until"] for edge in met if edge["from_thread"] == other)) for other in others}
+        mine = [min(row["until_thunk"], own[1]) for row in self.accesses
+                if row["page"] in pages and row["thread"] == own[0] and row["thunk"] <= own[1]]
+        known = pages & {row["page"] for row in self.accesses if row["region"] != "stack"}
+        return found | ({(own[0], max(mine))} if mine else set()) | (
+            {own} if known != pages or not (found or mine) else set())
+
+    def reached(self, begin: int, end: int, *, back: bool) -> set[tuple[int, int]]:
+        """Thunks that are reached through memory alone."""
+        near, far = ("to", "from") if back else ("from", "to")
+        news = {one for row in self.transfers
+                if row["input"] != back and row["offset"] < end and row["offset"] + row["size"] > begin
+                for one in self.begins(row, begin, end, back=back)}
+        found: set[tuple[int, int]] = set()
+        while news:
+            found |= news
+            news = {(edge[f"{far}_thread"], thunk) for edge in self.edges for thread, at in news
+                    if edge[f"{near}_thread"] == thread and edge[f"{near}_thunk"] <= at <= edge[f"{near}_until"]
+                    for thunk in range(edge[f"{far}_thunk"], edge[f"{far}_until"] + 1)} - found
+        return found
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_lineage_reaches_through_memory_is_what_following_rows_one_by_one_reaches(tmp_path: Path,
+                                                                                       seed: int) -> None:
+    bundle = random_run(tmp_path, seed)
+    several = set()
+    with Run(bundle.path) as run:
+        rows = Rows(run)
+        for begin, end in ((0, 1 << 62), (3000, 3001), (5000, 12_000), (20_000, 60_000)):
+            for back in (False, True):
+                wanted = rows.reached(begin, end, back=back)
+                node = f"fd:{int(back)}@{begin}-{end}"
+                found = run.lineage(to=node, memory=True) if back else run.lineage(from_=node, memory=True)
+                assert wanted == {(row["thread"], thunk) for row in found.arrow().to_pylist() if row["what"] == "thunks"
+                                  for thunk in range(row["first_thunk"], row["last_thunk"] + 1)}, (node, back)
+                several.add(frozenset(wanted))
+    assert len(several) > 2, "control: not always the same"
+
+
+@pytest.mark.parametrize("back", [False, True])
+def test_however_many_transfers_lead_there_as_many_questions_are_asked(tmp_path: Path, back: bool) -> None:
+    asked = []
+    for many in (1, 40):
+        (tmp_path / str(many)).mkdir()
+        writer = started(tmp_path / str(many))
+        for number in range(many):
+            moves(writer, 0, *(("write", 1) if back else ("read", 0)), t=2510 + 2 * number, address=BUFFERS[0])
+        writer.access(0, 2, BUFFERS[0], write=True, t=2505)
+        with Run(merged(writer).path) as run:
+            questions: list[str] = []
+
+            def ask(sql: str, *params: object, run: Run = run, told: list[str] = questions) -> list[tuple[Any, ...]]:
+                told.append(sql)
+                return run.ask(sql, *params).rows()
+
+            direction, node = (Direction.TO, "fd:1") if back else (Direction.FROM, "fd:0")
+            found = Lineage(ask, direction, memory=False).of(node_of(node))
+            assert found.num_rows
+            asked.append(len(questions))
+    assert asked[0] == asked[1]

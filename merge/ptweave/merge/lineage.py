@@ -130,6 +130,58 @@ select transfer from known where transfer not in (select transfer from own)
 """Outputs of which every page's writers are known, none of them reached: whatever else their thunks know, not they.
 What their thread did not open to read it (`seen`) lies on its own stack: nobody knows who wrote that."""
 
+_WANTED = """
+with wanted as (
+  select transfer, kind, thread, thunk, ((address + begin) // 4096)::bigint as low,
+         ((address + stop + 4095) // 4096)::bigint as high
+  from (select *, case when "offset" is null then 0 else greatest({begin} - "offset", 0) end as begin,
+               case when "offset" is null then size else least({end} - "offset", size) end as stop
+        from transfers where {name} = ? and input = {input}
+          and ("offset" is null or ("offset" < {end} and coalesce("offset" + size > {begin}, true)))))"""
+"""Transfers of a node's bytes; numbers of the first page that these have in memory, and of the one behind the last."""
+
+_OF_MAPS = """
+select {side}_thread, {far} from wanted join edges using (transfer)
+where wanted.kind = 'map' and edges.kind in ('input', 'output') and page >= low * 4096 and page < high * 4096
+group by transfer, {side}_thread"""
+_LAST = "max(least({side}_until, (select max(thunk) from thunks where thunks.thread = {side}_thread)))"
+
+_BUFFERS = """,
+buffers as (from wanted where kind != 'map' and thunk is not null),
+pages as (select transfer, thread, thunk, unnest(range(low, high)) * 4096 as page from buffers)"""
+"""Pages are joined by their equals: a range of them would be compared with every edge of the thread."""
+
+_WRITTEN = _BUFFERS + """,
+written as (
+  select pages.transfer, from_thread as thread, max(from_until) as thunk
+  from pages join edges on to_thread = pages.thread and edges.page = pages.page and to_thunk <= pages.thunk
+    and to_until >= pages.thunk
+  where kind = 'data' group by all),
+own as (
+  select pages.transfer, pages.thread, max(least(until_thunk, pages.thunk)) as thunk
+  from pages join accesses on accesses.thread = pages.thread and accesses.page = pages.page
+    and accesses.thunk <= pages.thunk
+  where write group by all),
+known as (
+  select transfer, count(*) as pages from pages
+  semi join (from accesses where write and region != 'stack') as written using (page) group by transfer)
+select thread, thunk from written union select thread, thunk from own union
+select thread, thunk from buffers left join known using (transfer)
+where coalesce(pages, 0) < high - low
+  or transfer not in (select transfer from written union all select transfer from own)"""
+"""Who wrote what thunks sent, through its buffers' pages. What of a buffer is not known (it lies on a stack) is the
+thunk's own."""
+
+_READ = _BUFFERS + """,
+reading as (
+  select pages.transfer, to_thread as thread, min(to_thunk) as thunk
+  from pages join edges on from_thread = pages.thread and edges.page = pages.page and from_thunk <= pages.thunk
+    and from_until >= pages.thunk
+  where kind = 'data' group by all)
+select thread, thunk from reading union
+select thread, thunk from buffers where {always} or transfer not in (select transfer from reading)"""
+"""Who reads what thunks received, through its buffers' pages."""
+
 Ask = Callable[..., list[tuple[Any, ...]]]
 """ask(sql, *params) gives rows."""
 
@@ -227,25 +279,17 @@ class Lineage:
             return {node.thunk}
         if node.address is not None:
             return self._at_address(node)
-        found = self._ask(
-            'select transfer, kind, input, thread, thunk, address, "offset", size from transfers where '
-            + ("path = ?" if node.path is not None else "descriptor = ?")
-            + ' and input = ? and ("offset" is null or ("offset" < ? and coalesce("offset" + size > ?, true))) '
-            'order by transfer',
-            node.path if node.path is not None else node.descriptor, not self._back, node.end, node.begin)
-        if not found:
+        wanted = _WANTED.format(name="path" if node.path is not None else "descriptor",
+                                input=not self._back, begin=node.begin, end=node.end)
+        name = node.path if node.path is not None else node.descriptor
+        if not self._ask(f"{wanted} select 1 from wanted limit 1", name):
             way = "written to" if self._back else "read from"
             raise BadInput(f"was not {way} in this run, as far as is known", where=node.text,
                            remedy='ptweave query RUN "select distinct path, descriptor from transfers" shows all')
-        starts: set[tuple[int, int]] = set()
-        accessed = bool(self._ask("select 1 from accesses limit 1"))
-        for transfer, kind, _, thread, thunk, address, offset, size in found:
-            pages = _pages(address, offset, size, node)
-            if kind == "map":
-                starts |= self._of_map(transfer, pages)
-            elif thunk is not None:
-                starts |= self._of_buffer(thread, thunk, pages) if accessed else {(thread, thunk)}
-        return starts
+        side = "from" if self._back else "to"
+        maps = _OF_MAPS.format(side=side, far=_LAST.format(side=side) if self._back else f"min({side}_thunk)")
+        buffers = _WRITTEN if self._back else _READ.format(always=not self._memory)
+        return {(row[0], row[1]) for sql in (maps, buffers) for row in self._ask(f"{wanted}{sql}", name)}
 
     def _at_address(self, node: Node) -> set[tuple[int, int]]:
         low, high = node.begin // PAGE * PAGE, node.end
@@ -257,38 +301,6 @@ class Lineage:
             raise BadInput("no access of it is known", where=node.text,
                            remedy="see the table accesses; record with --threads process")
         return {(thread, thunk) for thread, thunk in rows}
-
-    def _of_map(self, transfer: int, pages: tuple[int, int]) -> set[tuple[int, int]]:
-        side = "from" if self._back else "to"
-        return {(row[0], row[1]) for row in self._ask(
-            f"select {side}_thread, case when ? then max(least({side}_until, (select max(thunk) from thunks "
-            f"where thunks.thread = {side}_thread))) else min({side}_thunk) end from edges where transfer = ? and "
-            f"kind in ('input', 'output') and page >= ? and page < ? group by 1", self._back, transfer, *pages)}
-
-    def _of_buffer(self, thread: int, thunk: int, pages: tuple[int, int]) -> set[tuple[int, int]]:
-        """Who wrote what a thunk sent, or reads what it received: through its buffer's pages. What of a buffer is not
-        known (it lies on a stack) is the thunk's own."""
-        if not self._back:
-            reading = {(row[0], row[1]) for row in self._ask(
-                "select to_thread, min(to_thunk) from edges where kind = 'data' and from_thread = ? "
-                "and from_thunk <= ? and from_until >= ? and page >= ? and page < ? group by 1",
-                thread, thunk, thunk, *pages)}
-            return reading if self._memory and reading else {(thread, thunk), *reading}
-        written = self._ask(
-            "select from_thread, max(from_until) from edges where kind = 'data' and to_thread = ? "
-            "and to_thunk <= ? and to_until >= ? and page >= ? and page < ? group by 1", thread, thunk, thunk, *pages)
-        own = self._ask(
-            "select max(least(until_thunk, ?)) from accesses where thread = ? and thunk <= ? and "
-            "write and page >= ? and page < ?", thunk, thread, thunk, *pages)
-        starts = {(row[0], row[1]) for row in written}
-        known = self._ask(
-            "select count(distinct page) from accesses where write and region != 'stack' and page >= ? and page < ?",
-            *pages)[0][0]
-        if own[0][0] is not None:
-            starts.add((thread, own[0][0]))
-        if known < (pages[1] - pages[0]) // PAGE or not starts:
-            starts.add((thread, thunk))
-        return starts
 
     # --- the way ------------------------------------------------------------------------------------------------------
 
@@ -372,14 +384,6 @@ class Lineage:
             order by 1, 7""")
         names = ("transfer", "thread", "first_thunk", "last_thunk", "kind", "path", "offset", "size", "round")
         return [{"what": kind, **dict(zip(names, row, strict=True))} for row in rows if row[0] not in apart]
-
-
-def _pages(address: int | None, offset: int | None, size: int, node: Node) -> tuple[int, int]:
-    """Addresses of the first page of a transfer's wanted bytes, and behind the last."""
-    if address is None:
-        return 0, 0
-    begin, end = (max(node.begin - offset, 0), min(node.end - offset, size)) if offset is not None else (0, size)
-    return (address + begin) // PAGE * PAGE, -(-(address + end) // PAGE) * PAGE
 
 
 def _runs(found: dict[tuple[int, int], int]) -> dict[int, list[_Reached]]:
