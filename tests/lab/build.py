@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.packages import DRIVER, Unavailable, fetch, kernel_release, pins, unpack, unpack_driver
+from lab.packages import DRIVER, TAKEN, Unavailable, fetch, kernel_release, pins, taken, unpack, unpack_driver
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -80,16 +80,16 @@ def loaded(built: Machine, project: Path) -> Path:
 
 def _build() -> Machine:
     root, module = FOLDER / "root", FOLDER / "module"
-    release = kernel_release()
     interpreter = str(Path(sys.base_prefix) / "bin" / f"python3.{sys.version_info.minor}")
     debs = FOLDER / "debs"
     with _step("packages", [str(pins())], [root]) as needed:
         if needed:
-            files = fetch(debs)
-            unpack(files, root)
+            versions, files = fetch(debs)
+            unpack(files, versions, root)
             unpack_driver(files, module / "intel")
             for file in debs.glob("*.deb"):
                 file.unlink()  # 180 MB, and what is needed is unpacked
+    release = kernel_release(taken(root))
     sources = sorted((HERE / "module").iterdir())
     module.mkdir(exist_ok=True)
     own = own_pmu()
@@ -131,6 +131,14 @@ def _run(words: list[object], where: Path | None = None) -> None:
     done = subprocess.run([str(word) for word in words], cwd=where, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"{words[0]} failed:\n{done.stdout[-4000:]}{done.stderr[-4000:]}")
+
+
+def instead() -> str | None:
+    """What the laboratory is made of where that is not what is pinned."""
+    if not (FOLDER / "root" / TAKEN).exists():
+        return None
+    found = sorted(taken(FOLDER / "root").items() - pins().items())
+    return ", ".join(f"{name} {version}" for name, version in found) or None
 
 
 def own_pmu() -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from lab.build import own_pmu
+from lab.build import instead, own_pmu
 from lab.machine import Job, Laboratory, in_order
 from lab.packages import Unavailable
 
@@ -39,6 +39,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _job_of(item: pytest.Item) -> str:
     marker = item.get_closest_marker("lab")
     return "" if marker is None else str(marker.args[0])
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Tell of what was not as pinned."""
+    found = instead()
+    if found and config.stash.get(NAMES, []):
+        terminalreporter.write_line(f"the laboratory has other packages than are pinned, which the archive has no more: "
+                                    f"{found}")
 
 
 @pytest.fixture(scope="session")
