@@ -45,8 +45,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     """Tell of what was not as pinned."""
     found = instead()
     if found and config.stash.get(NAMES, []):
-        terminalreporter.write_line(f"the laboratory has other packages than are pinned, which the archive has no more: "
-                                    f"{found}")
+        terminalreporter.write_line(f"the laboratory has other packages than are pinned, which are gone: {found}")
 
 
 @pytest.fixture(scope="session")
