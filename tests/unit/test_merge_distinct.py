@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ptweave.merge import distinct as module
-from ptweave.merge.distinct import distinct
+from ptweave.merge.distinct import ascending, distinct, values_of
 
 
 def expected(keys: list[int]) -> tuple[list[int], list[int]]:
@@ -47,3 +47,20 @@ def test_numbers_are_gone_over_in_parts(keys: list[int], rows: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "BATCH_ROWS", rows)
         assert told_apart(keys) == expected(keys)
+
+
+@given(st.lists(st.integers(-3, 9) | st.integers(-2**63, 2**63 - 1)))
+def test_values_and_their_ranks_are_what_sorting_says(keys: list[int]) -> None:
+    values, which = values_of(np.array(keys, np.int64))
+    assert values.tolist() == sorted(set(keys)) and [values[rank] for rank in which] == keys
+
+
+@given(st.sets(st.integers(0, 999)), st.sampled_from([1000, 1_000_000]))
+def test_numbers_are_put_in_order_whether_they_are_few_of_those_below_the_limit_or_many(numbers: set[int],
+                                                                                       limit: int) -> None:
+    shuffled = np.array(list(numbers)[::-1], np.uint32)
+    assert ascending(shuffled, limit).tolist() == sorted(numbers)
+
+
+def test_the_limits_own_neighbour_is_kept() -> None:
+    assert ascending(np.array([3, 0, 2, 1], np.uint32), 4).tolist() == [0, 1, 2, 3]

@@ -1,14 +1,19 @@
 # SPDX-License-Identifier: MIT
-"""Which of millions of numbers are alike, where there are few different ones."""
+"""Which of millions of numbers are alike, where there are few different ones; and numbers in their order."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
 from ptweave.merge._merge import ffi, lib
 from ptweave.merge.tables import BATCH_ROWS, I32, I64
+
+_SPARSE = 64
+"""Of so many numbers that there might be one is there: it is not worth looking at all."""
 
 
 @dataclass(frozen=True)
@@ -49,3 +54,22 @@ def _ranked(keys: I32) -> I32:
     values, which = np.unique(np.maximum(keys, -1), return_inverse=True)
     ranks: I32 = which.reshape(-1).astype(np.int32) - np.int32(len(values) > 0 and values[0] < 0)
     return ranks
+
+
+def values_of(keys: I64) -> tuple[I64, I64]:
+    """The different numbers, ascending, and which of them each is: as np.unique says, which sorts all of them."""
+    encoded = pa.array(keys).dictionary_encode()
+    values = encoded.dictionary.to_numpy()
+    order = np.argsort(values)
+    ranks = np.empty(len(order), np.int64)
+    ranks[order] = np.arange(len(order))
+    return values[order], ranks[encoded.indices.to_numpy()]
+
+
+def ascending(numbers: npt.NDArray[np.uint32], limit: int) -> npt.NDArray[np.uint32]:
+    """Different numbers below a limit, in their order; where they are not few of these, without comparing them."""
+    if len(numbers) < limit // _SPARSE:
+        return np.sort(numbers)
+    there = np.zeros(limit, np.bool_)
+    there[numbers] = True
+    return np.flatnonzero(there).astype(np.uint32)

@@ -19,6 +19,7 @@ from ptweave.data.errors import BadInput, MachineLacks
 from ptweave.data.schemas import BLOCKS, PATHS, BlockClass
 from ptweave.data.written import Written
 from ptweave.merge._merge import ffi, lib
+from ptweave.merge.distinct import values_of
 from ptweave.merge.tables import (
     I32,
     I64,
@@ -177,11 +178,15 @@ class Program:
         names: list[str] = encoded.dictionary.to_pylist()
         codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
         code_of = {name: code for code, name in enumerate(names)}
-        whole = np.array([code_of.get(_COLD.sub("", name), code) for code, name in enumerate(names)] + [-1], np.int64)
+        whole = np.arange(len(names) + 1)
+        whole[-1] = -1
+        for code, name in enumerate(names):
+            if ".cold" in name:
+                whole[code] = code_of.get(_COLD.sub("", name), code)
         cold = whole[codes] != codes
         codes = whole[codes]
         keys = np.where(codes < 0, -1, (image.astype(np.int64) << 32) | codes)
-        distinct, inverse = np.unique(keys, return_inverse=True)
+        distinct, inverse = values_of(keys)
         first = lib.PTM_FIRST_FUNCTION
         known = distinct >= 0
         number = np.where(known, np.cumsum(known) - 1 + first, 0)
@@ -230,9 +235,8 @@ class Program:
     def encoded_names(self, functions: npt.NDArray[Any]) -> pa.DictionaryArray:
         """The same as a dictionary, which is one object for all calls, and has each name once."""
         if self._dictionary is None:
-            codes: dict[str, int] = {}
-            numbers_ = [codes.setdefault(name or "", len(codes)) for name in self.functions]
-            self._dictionary = np.array(numbers_, np.int32), pa.array(codes, pa.string())
+            encoded = pa.array([name or "" for name in self.functions], pa.string()).dictionary_encode()
+            self._dictionary = encoded.indices.to_numpy(), encoded.dictionary
         numbers_of, names = self._dictionary
         indices = pa.array(numbers_of[functions], mask=functions == lib.PTM_UNKNOWN)
         return pa.DictionaryArray.from_arrays(indices, names)

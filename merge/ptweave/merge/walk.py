@@ -16,6 +16,7 @@ import pyarrow as pa
 from ptweave.data.schemas import CALLS, PROFILE
 from ptweave.data.table_writer import TableWriter
 from ptweave.merge._merge import ffi, lib
+from ptweave.merge.distinct import ascending
 from ptweave.merge.events import Events
 from ptweave.merge.kept_flow import Following
 from ptweave.merge.moments import Moments, Window, behind
@@ -358,8 +359,8 @@ class Walker:
     def _counted(self) -> Counted:
         count = ffi.new("size_t *")
         touched = lib.ptm_tree_touched(self._tree, count)
-        numbers = _copy(touched, count[0], np.dtype("<u4")) if count[0] else np.zeros(0, np.uint32)
-        numbers.sort()
+        met = _copy(touched, count[0], np.dtype("<u4")) if count[0] else np.zeros(0, np.uint32)
+        numbers = ascending(met, int(lib.ptm_tree_size(self._tree)))
         calls, instructions, blocks = (np.empty(len(numbers), np.int64) for _ in range(3))
         spent = np.empty((len(numbers), 2), np.uint64)
         lib.ptm_tree_counters(self._tree, ffi.from_buffer("uint32_t[]", numbers), len(numbers),
