@@ -14,9 +14,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#ifndef TREE_MORE
+#define TREE_MORE (1 << 18) /* folded functions, that there is room for from the begin on; tests take less */
+#endif
+
 enum {
 	FIRST_SLOTS = 2048,
-	MORE_NODES = 1024,   /* than those kept: folded ones */
 	KEY_WORDS = 3,
 	SPARE = 8,           /* one in so many more: shallow ones */
 	SPARE_FOLDED = 16,   /* of them, folded ones below shallow ones */
@@ -48,7 +51,7 @@ int ptm_tree_create(size_t max_nodes, uint32_t max_depth, struct ptm_tree **ret)
 		return -ENOMEM;
 	tree->max_nodes = max_nodes;
 	tree->max_depth = max_depth;
-	tree->room = max_nodes + max_nodes / SPARE + MORE_NODES;
+	tree->room = max_nodes + max_nodes / SPARE + TREE_MORE;
 	tree->n_slots = FIRST_SLOTS;
 	for (tree->slots_room = FIRST_SLOTS; tree->slots_room < 2 * tree->room;)
 		tree->slots_room *= 2;

@@ -39,6 +39,7 @@ def merge(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 @pytest.mark.parametrize(("name", "said", "more"), [
     ("merge_walk", "400 flows", []), ("merge_walk", "400 flows", ["-DMEMO_BITS=4"]),  # full all the time
     ("merge_walk", "400 flows", ["-DMEMO_COUNTED=2"]),  # counts that are added up before the thread ends
+    ("merge_walk", "400 flows", ["-DTREE_MORE=16"]),  # more folded functions than there was room for at first
     ("merge_graph", "400 graphs", []), ("merge_compare", "400 comparisons", []),
     ("merge_timeline", "400 timelines", [])])
 def test_random_and_hostile_inputs_are_taken_without_a_fault(merge: Callable[..., Path], name: str, said: str,

@@ -59,17 +59,20 @@ class Parts:
         return True
 
     def take(self, walker: Walker) -> None:
-        """Join the next part to what `walker` has walked, or have it walk that part.
+        """Join the next part to what `walker` has walked, or have it walk that part: with the helper's memory free.
 
         Raises what walking the part raises."""
         stretch, helper, could = self._parts.pop(0)
         try:
-            if not could.result() or not walker.join(helper, last=stretch.last):
-                walker.go(stretch, progress=self._progress)
+            joined = could.result() and walker.join(helper, last=stretch.last)
         finally:
             helper.stop()
             could.exception()  # it walks no more
             helper.close()
+        if not joined:
+            walker.go(stretch, progress=self._progress)
+            if stretch.last:
+                walker.forget()  # as after joining it: what was counted takes as much memory
 
     @property
     def left(self) -> bool:
