@@ -231,9 +231,19 @@ static int adopt(struct ptm_walk *walk, const struct ptm_node *node, const uint3
 	return tree_adopt(walk->frames.tree, parent, node->function, block, ret);
 }
 
+/* A node of a part will be looked for here. `known`: so many have their numbers. */
+static void fetch(const struct ptm_tree *tree, const struct ptm_node *node, const uint32_t *numbers, size_t known)
+{
+	if (node->parent < known)
+		tree_fetch(tree, numbers[node->parent], node->function, node->block);
+}
+
 static int adopt_all(struct ptm_walk *walk, const struct ptm_tree *tree, uint32_t *numbers)
 {
+	tree_expect(walk->frames.tree, tree->n);
 	for (size_t i = 0; i < tree->n; i++) {
+		if (i + TREE_SOON < tree->n)
+			fetch(walk->frames.tree, &tree->nodes[i + TREE_SOON], numbers, i);
 		const int error = adopt(walk, &tree->nodes[i], numbers, &numbers[i]);
 
 		if (error)

@@ -179,10 +179,10 @@ static uint64_t *find(const struct ptm_tree *tree, uint64_t h, uint32_t parent, 
 			return &tree->slots[i];
 }
 
-/* Double the hash in its place: what it holds is in the nodes, too. */
-static void rehash(struct ptm_tree *tree)
+/* Enlarge the hash in its place: what it holds is in the nodes, too. */
+static void rehash(struct ptm_tree *tree, size_t n_slots)
 {
-	tree->n_slots *= 2;
+	tree->n_slots = n_slots;
 	memset(tree->slots, 0, tree->n_slots * sizeof(*tree->slots)); /* new pages, too: who first reads one waits twice */
 	for (uint32_t i = 0; i < tree->n; i++) {
 		const struct ptm_node *node = &tree->nodes[i];
@@ -203,6 +203,30 @@ static int more(void **pages, size_t *room, size_t size)
 	return 0;
 }
 
+/* Nodes that a hash of so many slots is for: it is at most three quarters full. */
+static size_t room_in(size_t n_slots)
+{
+	return n_slots / 4 * 3;
+}
+
+void tree_expect(struct ptm_tree *tree, size_t more)
+{
+	size_t n_slots = tree->n_slots;
+
+	while (n_slots < tree->slots_room && tree->n + more > room_in(n_slots))
+		n_slots *= 2;
+	if (n_slots > tree->n_slots)
+		rehash(tree, n_slots);
+}
+
+void tree_fetch(const struct ptm_tree *tree, uint32_t parent, uint32_t function, uint32_t block)
+{
+	if (parent != PTM_NONE)
+		__builtin_prefetch(&tree->nodes[parent]);
+	__builtin_prefetch(tree_line(tree, parent), 1);
+	__builtin_prefetch(&tree->slots[hash(parent, function, block) & (tree->n_slots - 1)], 1);
+}
+
 /* Room for one node more, and a hash that is at most three quarters full. Who has more folded functions than were reckoned
  * with gets more pages. */
 static int reserve(struct ptm_tree *tree)
@@ -217,11 +241,11 @@ static int reserve(struct ptm_tree *tree)
 		if (!error)
 			error = more((void **)&tree->nodes, &tree->room, sizeof(*tree->nodes));
 	}
-	if (!error && tree->n >= tree->n_slots / 4 * 3) {
+	if (!error && tree->n >= room_in(tree->n_slots)) {
 		if (tree->n_slots == tree->slots_room)
 			error = more((void **)&tree->slots, &tree->slots_room, sizeof(*tree->slots));
 		if (!error)
-			rehash(tree);
+			rehash(tree, 2 * tree->n_slots);
 	}
 	return error;
 }
@@ -382,12 +406,22 @@ int tree_adopt(struct ptm_tree *tree, uint32_t parent, uint32_t function, uint32
 	return 0;
 }
 
+/* tree_fetch for a node of another tree. `known`: so many of those have their numbers. */
+static void fetch(const struct ptm_tree *tree, const uint32_t *keys, const uint32_t *numbers, size_t known)
+{
+	if (keys[0] < known)
+		tree_fetch(tree, numbers[keys[0]], keys[1], keys[2]);
+}
+
 int ptm_tree_adopt(struct ptm_tree *tree, const uint32_t *keys, size_t first, size_t n, uint32_t *numbers)
 {
+	tree_expect(tree, n - first);
 	for (size_t i = first; i < n; i++, keys += KEY_WORDS) {
 		const uint32_t parent = keys[0];
 		int error;
 
+		if (i + TREE_SOON < n)
+			fetch(tree, keys + TREE_SOON * KEY_WORDS, numbers, i);
 		if (parent != PTM_NONE && parent >= i)
 			return -EINVAL;
 		error = tree_adopt(tree, parent == PTM_NONE ? PTM_NONE : numbers[parent], keys[1], keys[2], &numbers[i]);

@@ -39,6 +39,7 @@ struct ptm_tree {
 	size_t n_touched;
 };
 
+enum { TREE_SOON = 8 }; /* nodes: those of a stack are mostly adopted one after the other */
 enum { TREE_LINE = 64 / sizeof(uint64_t) }; /* slots in a line of the processor's cache */
 
 /* The line in which a node's children are looked for first: most of the time goes into waiting for it. */
@@ -56,6 +57,10 @@ int tree_child(struct ptm_tree *tree, uint32_t parent, uint32_t function, uint32
 	       uint32_t *ret);
 /* The same for a node of another tree: -ENOSPC when this one would have to fold, or it is folded there. */
 int tree_adopt(struct ptm_tree *tree, uint32_t parent, uint32_t function, uint32_t block, uint32_t *ret);
+/* So many nodes more are going to be adopted, at most: the hash grows once for all. */
+void tree_expect(struct ptm_tree *tree, size_t more);
+/* One is adopted soon, TREE_SOON from now: what it is looked for in is fetched. */
+void tree_fetch(const struct ptm_tree *tree, uint32_t parent, uint32_t function, uint32_t block);
 /* The same as tree_touch, of a node that this thread has not met. */
 void tree_open(struct ptm_tree *tree, uint32_t number);
 
