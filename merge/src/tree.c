@@ -335,8 +335,8 @@ static bool has_room(const struct ptm_tree *tree, uint32_t parent)
 	return tree->n < tree->max_nodes || (depth < SHALLOW && tree->n < tree->max_nodes + tree->max_nodes / SPARE);
 }
 
-int tree_child(struct ptm_tree *tree, uint32_t parent, uint32_t function, uint32_t block, enum tree_fold *fold,
-	       uint32_t *ret)
+static int child_of(struct ptm_tree *tree, uint32_t parent, uint32_t function, uint32_t block, enum tree_fold *fold,
+		    uint32_t *ret)
 {
 	*fold = TREE_WHOLE;
 	if (parent != PTM_NONE) {
@@ -360,6 +360,26 @@ int tree_child(struct ptm_tree *tree, uint32_t parent, uint32_t function, uint32
 		return fold_child(tree, parent, function, ret);
 	}
 	return add(tree, parent, function, block, ret);
+}
+
+int tree_child(struct ptm_tree *tree, uint32_t parent, uint32_t function, uint32_t block, enum tree_fold *fold,
+	       uint32_t *ret)
+{
+	struct tree_recent *recent = &tree->recent[hash(parent, function, block) >> 32 & (TREE_RECENT - 1)];
+	int error;
+
+	if (tree->n < tree->max_nodes)
+		return child_of(tree, parent, function, block, fold, ret);
+	if (recent->parent == parent && recent->function == function && recent->block == block && recent->known) {
+		*fold = recent->known - 1;
+		*ret = recent->node;
+		return 0;
+	}
+	error = child_of(tree, parent, function, block, fold, ret);
+	if (!error)
+		*recent = (struct tree_recent){ .parent = parent, .function = function, .block = block, .node = *ret,
+						.known = *fold + 1 };
+	return error;
 }
 
 int ptm_tree_stacks(struct ptm_tree *tree, const uint32_t *functions, const uint32_t *blocks, const int64_t *offsets,

@@ -25,6 +25,17 @@ enum tree_fold {
 	TREE_MANY,
 };
 
+/* A child that was found lately. */
+struct tree_recent {
+	uint32_t parent;
+	uint32_t function;
+	uint32_t block;
+	uint32_t node;
+	uint32_t known;         /* 0: nothing; the fold + 1 */
+};
+
+enum { TREE_RECENT = 1 << 12 };
+
 struct ptm_tree {
 	struct ptm_node *nodes;
 	size_t n;
@@ -37,6 +48,7 @@ struct ptm_tree {
 	uint32_t thread;        /* number of the walk whose counters are in nodes */
 	uint32_t *touched;      /* nodes met by it: room for all there are */
 	size_t n_touched;
+	struct tree_recent recent[TREE_RECENT];
 };
 
 enum { TREE_SOON = 8 }; /* nodes: those of a stack are mostly adopted one after the other */
