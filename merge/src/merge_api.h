@@ -243,8 +243,8 @@ int ptm_walk_fits(const struct ptm_walk *walk, const struct ptm_walk *part);
 int ptm_walk_callers(const struct ptm_walk *walk, const struct ptm_callers *others, struct ptm_callers *callers,
 		     uint32_t *numbers);
 /* A part that fits and was paused or ended: what it counted is counted here, its stacks are in this walk's tree as if it
- * had met them itself, and the walk is where the part is. -ENOSPC when the tree would have to fold, or the part's did:
- * nothing is counted, and the walk is where it was; -ENOMEM. */
+ * had met them itself (where it is full, they fold), and the walk is where the part is. -ENOSPC when stacks are too deep, or
+ * the part's had to fold: nothing is counted, and the walk is where it was; -ENOMEM. */
 int ptm_walk_join(struct ptm_walk *walk, const struct ptm_walk *part);
 /* What is remembered of paths is given up. */
 void ptm_walk_forget(struct ptm_walk *walk);

@@ -177,8 +177,8 @@ int ptm_walk_fits(const struct ptm_walk *walk, const struct ptm_walk *part)
 	const struct frames *frames = &walk->frames;
 	uint64_t cost;
 
-	if (walk->next != part->part.first || frames->signal || frames->beyond || frames->folded || walk->sigreturn ||
-	    part->frames.far || !frames->n || frames->n + part->frames.room > FRAMES_MAX)
+	if (walk->next != part->part.first || frames->signal || frames->beyond || walk->sigreturn || part->frames.far ||
+	    !frames->n || frames->n + part->frames.room > FRAMES_MAX)
 		return 0;
 	for (size_t i = 0; i < part->part.n; i++)
 		if (!is_as_presumed(walk, &part->part, i))
@@ -213,7 +213,8 @@ int ptm_walk_callers(const struct ptm_walk *walk, const struct ptm_callers *othe
 	return 0;
 }
 
-/* What a node of a part is here. */
+/* What a node of a part is here. They come in the order in which they were met: where there is no room for one, it folds as
+ * it would have then. */
 static int adopt(struct ptm_walk *walk, const struct ptm_node *node, const uint32_t *numbers, uint32_t *ret)
 {
 	uint32_t parent = PTM_NONE, block = node->block;
@@ -223,10 +224,10 @@ static int adopt(struct ptm_walk *walk, const struct ptm_node *node, const uint3
 	} else if (node->block >= walk->frames.n) {
 		block = PTM_NONE;
 	} else {
-		const struct frame *frame = frame_at(walk, node->block);
+		const size_t at = below(&walk->frames, node->block);
 
-		parent = walk->frames.tree->nodes[frame->node].parent;
-		block = frame->block;
+		parent = at ? walk->frames.items[at - 1].node : PTM_NONE;
+		block = walk->frames.items[at].block;
 	}
 	return tree_adopt(walk->frames.tree, parent, node->function, block, ret);
 }
@@ -238,7 +239,8 @@ static void fetch(const struct ptm_tree *tree, const struct ptm_node *node, cons
 		tree_fetch(tree, numbers[node->parent], node->function, node->block);
 }
 
-static int adopt_all(struct ptm_walk *walk, const struct ptm_tree *tree, uint32_t *numbers)
+/* `deep`: some of the part's stacks fold for being deep, which those that fold for being many do not. */
+static int adopt_all(struct ptm_walk *walk, const struct ptm_tree *tree, bool deep, uint32_t *numbers)
 {
 	tree_expect(walk->frames.tree, tree->n);
 	for (size_t i = 0; i < tree->n; i++) {
@@ -248,6 +250,8 @@ static int adopt_all(struct ptm_walk *walk, const struct ptm_tree *tree, uint32_
 
 		if (error)
 			return error;
+		if (deep && tree_is_folded(walk->frames.tree, numbers[i]))
+			return -ENOSPC;
 	}
 	return 0;
 }
@@ -266,6 +270,10 @@ static void add_counts(struct ptm_walk *walk, const struct ptm_walk *part, const
 		node->calls += from->calls;
 		node->instructions += from->instructions;
 		node->blocks += from->blocks;
+		if (tree_is_folded(walk->frames.tree, numbers[tree->touched[i]])) {
+			walk->frames.folds[TREE_WHOLE] -= from->calls;
+			walk->frames.folds[TREE_MANY] += from->calls;
+		}
 	}
 	for (size_t i = 0; i < sizeof(walk->frames.folds) / sizeof(*walk->frames.folds); i++)
 		walk->frames.folds[i] += part->frames.folds[i];
@@ -291,7 +299,13 @@ static void take_frames(struct frames *frames, const struct frames *from, const 
 	}
 	frames->n = first + from->n;
 	frames->signal = from->signal ? from->signal + (uint32_t)first : 0;
-	frames->folded = from->folded ? from->folded + first : 0;
+	if (frames->folded > first)
+		frames->folded = 0;
+	if (!frames->folded && from->folded)
+		frames->folded = first + from->folded;
+	for (size_t i = first; !frames->folded && i < frames->n; i++)
+		if (tree_is_folded(frames->tree, frames->items[i].node))
+			frames->folded = i + 1;
 	frames->mark = from->mark;
 }
 
@@ -303,7 +317,7 @@ int ptm_walk_join(struct ptm_walk *walk, const struct ptm_walk *part)
 	int error = numbers ? frames_reserve(&walk->frames, part->frames.n) : -ENOMEM;
 
 	if (!error)
-		error = adopt_all(walk, tree, numbers);
+		error = adopt_all(walk, tree, part->frames.folds[TREE_DEEP] > 0, numbers);
 	if (!error) {
 		denied_rightly(walk, &part->part, &cost);
 		walk->frames.credit += part->frames.credit - CREDIT - cost;

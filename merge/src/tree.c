@@ -14,6 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#ifndef TREE_SHALLOW
+#define TREE_SHALLOW 24 /* what a program's main part does is seldom as deep as what it loads; tests take less */
+#endif
+
 #ifndef TREE_MORE
 #define TREE_MORE (1 << 18) /* folded functions, that there is room for from the begin on; tests take less */
 #endif
@@ -23,7 +27,6 @@ enum {
 	KEY_WORDS = 3,
 	SPARE = 8,           /* one in so many more: shallow ones */
 	SPARE_FOLDED = 16,   /* of them, folded ones below shallow ones */
-	SHALLOW = 24,        /* what a program's main part does is seldom as deep as what it loads */
 };
 
 /* In a node's `below`: it is a child of that [folded] node, whose number + 1 the rest is; else what it calls may be. */
@@ -294,7 +297,7 @@ static int find_folded(struct ptm_tree *tree, uint32_t parent, uint32_t *ret)
 		*ret = (tree->nodes[parent].below & ~BELOW_FOLDED) - 1;
 		return 0;
 	}
-	while (outer != PTM_NONE && tree->nodes[outer].depth > SHALLOW)
+	while (outer != PTM_NONE && tree->nodes[outer].depth > TREE_SHALLOW)
 		outer = tree->nodes[outer].parent;
 	if (!has_room_for_folded(tree))
 		outer = PTM_NONE;
@@ -332,7 +335,7 @@ static bool has_room(const struct ptm_tree *tree, uint32_t parent)
 {
 	const uint32_t depth = parent == PTM_NONE ? 0 : tree->nodes[parent].depth;
 
-	return tree->n < tree->max_nodes || (depth < SHALLOW && tree->n < tree->max_nodes + tree->max_nodes / SPARE);
+	return tree->n < tree->max_nodes || (depth < TREE_SHALLOW && tree->n < tree->max_nodes + tree->max_nodes / SPARE);
 }
 
 static int child_of(struct ptm_tree *tree, uint32_t parent, uint32_t function, uint32_t block, enum tree_fold *fold,
@@ -410,6 +413,11 @@ void ptm_tree_keys(const struct ptm_tree *tree, size_t first, size_t n, uint32_t
 	}
 }
 
+bool tree_is_folded(const struct ptm_tree *tree, uint32_t number)
+{
+	return tree->nodes[number].below & BELOW_FOLDED;
+}
+
 int tree_adopt(struct ptm_tree *tree, uint32_t parent, uint32_t function, uint32_t block, uint32_t *ret)
 {
 	enum tree_fold fold;
@@ -420,7 +428,7 @@ int tree_adopt(struct ptm_tree *tree, uint32_t parent, uint32_t function, uint32
 	error = tree_child(tree, parent, function, block, &fold, ret);
 	if (error)
 		return error;
-	if (fold != TREE_WHOLE)
+	if (fold == TREE_DEEP)
 		return -ENOSPC;
 	__builtin_prefetch(tree_line(tree, *ret)); /* its children come soon */
 	return 0;
@@ -447,6 +455,8 @@ int ptm_tree_adopt(struct ptm_tree *tree, const uint32_t *keys, size_t first, si
 		error = tree_adopt(tree, parent == PTM_NONE ? PTM_NONE : numbers[parent], keys[1], keys[2], &numbers[i]);
 		if (error)
 			return error;
+		if (tree_is_folded(tree, numbers[i]))
+			return -ENOSPC;
 	}
 	return 0;
 }

@@ -14,6 +14,7 @@
 #ifndef PTWEAVE_MERGE_TREE_H
 #define PTWEAVE_MERGE_TREE_H
 
+#include <stdbool.h>
 #include <string.h>
 
 #include "merge_api.h"
@@ -67,8 +68,10 @@ void tree_begin(struct ptm_tree *tree);
 /* The node of `parent` (PTM_NONE: the bottom) calling `function` from `block`. Negative errno when out of memory. */
 int tree_child(struct ptm_tree *tree, uint32_t parent, uint32_t function, uint32_t block, enum tree_fold *fold,
 	       uint32_t *ret);
-/* The same for a node of another tree: -ENOSPC when this one would have to fold, or it is folded there. */
+/* The same for a node of another tree: -ENOSPC when it is too deep for this one, or folded there. */
 int tree_adopt(struct ptm_tree *tree, uint32_t parent, uint32_t function, uint32_t block, uint32_t *ret);
+/* Whether a node stands for a function in stacks there was no room for (TREE_MANY). */
+bool tree_is_folded(const struct ptm_tree *tree, uint32_t number);
 /* So many nodes more are going to be adopted, at most: the hash grows once for all. */
 void tree_expect(struct ptm_tree *tree, size_t more);
 /* One is adopted soon, TREE_SOON from now: what it is looked for in is fetched. */

@@ -60,7 +60,7 @@ struct walker {
 	struct found found;
 };
 
-static int joined, unfit, given_up, full;
+static int joined, folded, unfit, given_up, full;
 
 static void make_code(struct flow *flow)
 {
@@ -262,7 +262,8 @@ static void take_found(struct walker *walker, const struct walker *part, const u
 }
 
 /* Walk a part on its own and join it. False when that cannot be. */
-static bool walk_part(const struct flow *flow, struct walker *walker, struct walker *part, size_t row, size_t end, bool blind)
+static bool walk_part(const struct flow *flow, struct walker *walker, struct walker *part, size_t row, size_t end,
+		      size_t stacks, bool blind)
 {
 	static uint32_t numbers[ROOM];
 	const int64_t begin = ptm_walk_next(walker->walk);
@@ -289,6 +290,7 @@ static bool walk_part(const struct flow *flow, struct walker *walker, struct wal
 		return false;
 	}
 	take_found(walker, part, numbers);
+	folded += ptm_tree_size(walker->tree) > stacks;
 	joined++;
 	return true;
 }
@@ -303,7 +305,7 @@ static void walk_in_parts(const struct flow *flow, struct ptm_program *program, 
 		const size_t left = flow->n_rows - row, end = i < PARTS ? row + 1 + below((uint32_t)left) : flow->n_rows;
 		struct walker *part = make_walker(program, below(3) ? stacks : 2 + below(60), depth);
 
-		if (!walk_part(flow, walker, part, row, end, blind))
+		if (!walk_part(flow, walker, part, row, end, stacks, blind))
 			assert(!go(flow, walker, row, end));
 		drop_walker(part);
 		row = end;
@@ -367,6 +369,7 @@ int main(int argc, char **argv)
 		ptm_program_destroy(program);
 		free(flow);
 	}
-	printf("%d flows: %d parts joined, %d given up, %d unfit, %d too large\n", flows, joined, given_up, unfit, full);
+	printf("%d flows: %d parts joined, %d to a full tree, %d given up, %d unfit, %d too large\n", flows, joined, folded,
+	       given_up, unfit, full);
 	return 0;
 }

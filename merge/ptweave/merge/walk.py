@@ -257,8 +257,8 @@ class Walker:
 
     def join(self, part: Walker, *, last: bool = False) -> bool:
         """Take over what another walker found in the part of the thread that comes next, and is the `last` one or not.
-        False when what it took for granted is not so, or there would be too many stacks: this walk is where it was,
-        then, and may go on itself."""
+        False when what it took for granted is not so, or stacks are too deep: this walk is where it was, then, and may
+        go on itself."""
         if not lib.ptm_walk_fits(self._walk, part._walk):
             return False
         found = part._found
