@@ -13,6 +13,7 @@
 
 #include "merge_api.h"
 #include "random.h"
+#include "walk.h"
 
 enum {
 	FUNCTIONS = 7,
@@ -295,12 +296,25 @@ static bool walk_part(const struct flow *flow, struct walker *walker, struct wal
 	return true;
 }
 
+/* The stack is the one that a walk has which came there without joining anything. */
+static void compare_stacks(const struct ptm_walk *walk, const struct ptm_walk *alone)
+{
+	const struct frames *one = &walk->frames, *other = &alone->frames;
+
+	assert(one->n == other->n && one->folded == other->folded && one->signal == other->signal &&
+	       one->beyond == other->beyond && one->credit == other->credit);
+	for (size_t i = 0; i < one->n; i++)
+		assert(one->items[i].node == other->items[i].node && one->items[i].function == other->items[i].function &&
+		       one->items[i].ret == other->items[i].ret && one->items[i].block == other->items[i].block);
+}
+
 static void walk_in_parts(const struct flow *flow, struct ptm_program *program, struct walker *walker, size_t stacks,
 			  uint32_t depth, bool blind)
 {
 	size_t row = 1 + below((uint32_t)flow->n_rows / 2);
+	struct walker *alone = make_walker(program, stacks, depth);
 
-	assert(!go(flow, walker, 0, row));
+	assert(!go(flow, walker, 0, row) && !go(flow, alone, 0, row));
 	for (int i = 0; row < flow->n_rows; i++) {
 		const size_t left = flow->n_rows - row, end = i < PARTS ? row + 1 + below((uint32_t)left) : flow->n_rows;
 		struct walker *part = make_walker(program, below(3) ? stacks : 2 + below(60), depth);
@@ -308,8 +322,11 @@ static void walk_in_parts(const struct flow *flow, struct ptm_program *program, 
 		if (!walk_part(flow, walker, part, row, end, stacks, blind))
 			assert(!go(flow, walker, row, end));
 		drop_walker(part);
+		assert(!go(flow, alone, row, end));
+		compare_stacks(walker->walk, alone->walk);
 		row = end;
 	}
+	drop_walker(alone);
 }
 
 static void compare(const struct walker *whole, const struct walker *parts)
