@@ -232,20 +232,16 @@ static int adopt(struct ptm_walk *walk, const struct ptm_node *node, const uint3
 	return tree_adopt(walk->frames.tree, parent, node->function, block, ret);
 }
 
-/* A node of a part will be looked for here. `known`: so many have their numbers. */
-static void fetch(const struct ptm_tree *tree, const struct ptm_node *node, const uint32_t *numbers, size_t known)
-{
-	if (node->parent < known)
-		tree_fetch(tree, numbers[node->parent], node->function, node->block);
-}
-
 /* `deep`: some of the part's stacks fold for being deep, which those that fold for being many do not. */
 static int adopt_all(struct ptm_walk *walk, const struct ptm_tree *tree, bool deep, uint32_t *numbers)
 {
 	tree_expect(walk->frames.tree, tree->n);
 	for (size_t i = 0; i < tree->n; i++) {
-		if (i + TREE_SOON < tree->n)
-			fetch(walk->frames.tree, &tree->nodes[i + TREE_SOON], numbers, i);
+		if (i + TREE_SOON < tree->n) {
+			const struct ptm_node *soon = &tree->nodes[i + TREE_SOON];
+
+			tree_fetch(walk->frames.tree, numbers, i, soon->parent, soon->function, soon->block);
+		}
 		const int error = adopt(walk, &tree->nodes[i], numbers, &numbers[i]);
 
 		if (error)

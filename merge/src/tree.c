@@ -222,10 +222,13 @@ void tree_expect(struct ptm_tree *tree, size_t more)
 		rehash(tree, n_slots);
 }
 
-void tree_fetch(const struct ptm_tree *tree, uint32_t parent, uint32_t function, uint32_t block)
+void tree_fetch(const struct ptm_tree *tree, const uint32_t *numbers, size_t known, uint32_t parent, uint32_t function,
+		uint32_t block)
 {
-	if (parent != PTM_NONE)
-		__builtin_prefetch(&tree->nodes[parent]);
+	if (parent >= known)
+		return;
+	parent = numbers[parent];
+	__builtin_prefetch(&tree->nodes[parent]);
 	__builtin_prefetch(tree_line(tree, parent), 1);
 	__builtin_prefetch(&tree->slots[hash(parent, function, block) & (tree->n_slots - 1)], 1);
 }
@@ -434,13 +437,6 @@ int tree_adopt(struct ptm_tree *tree, uint32_t parent, uint32_t function, uint32
 	return 0;
 }
 
-/* tree_fetch for a node of another tree. `known`: so many of those have their numbers. */
-static void fetch(const struct ptm_tree *tree, const uint32_t *keys, const uint32_t *numbers, size_t known)
-{
-	if (keys[0] < known)
-		tree_fetch(tree, numbers[keys[0]], keys[1], keys[2]);
-}
-
 int ptm_tree_adopt(struct ptm_tree *tree, const uint32_t *keys, size_t first, size_t n, uint32_t *numbers)
 {
 	tree_expect(tree, n - first);
@@ -448,8 +444,11 @@ int ptm_tree_adopt(struct ptm_tree *tree, const uint32_t *keys, size_t first, si
 		const uint32_t parent = keys[0];
 		int error;
 
-		if (i + TREE_SOON < n)
-			fetch(tree, keys + TREE_SOON * KEY_WORDS, numbers, i);
+		if (i + TREE_SOON < n) {
+			const uint32_t *soon = keys + TREE_SOON * KEY_WORDS;
+
+			tree_fetch(tree, numbers, i, soon[0], soon[1], soon[2]);
+		}
 		if (parent != PTM_NONE && parent >= i)
 			return -EINVAL;
 		error = tree_adopt(tree, parent == PTM_NONE ? PTM_NONE : numbers[parent], keys[1], keys[2], &numbers[i]);

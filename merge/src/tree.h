@@ -74,8 +74,10 @@ int tree_adopt(struct ptm_tree *tree, uint32_t parent, uint32_t function, uint32
 bool tree_is_folded(const struct ptm_tree *tree, uint32_t number);
 /* So many nodes more are going to be adopted, at most: the hash grows once for all. */
 void tree_expect(struct ptm_tree *tree, size_t more);
-/* One is adopted soon, TREE_SOON from now: what it is looked for in is fetched. */
-void tree_fetch(const struct ptm_tree *tree, uint32_t parent, uint32_t function, uint32_t block);
+/* One is adopted TREE_SOON from now: what it is looked for in is fetched, if its parent is among the `known` nodes of its
+ * tree that have their numbers. */
+void tree_fetch(const struct ptm_tree *tree, const uint32_t *numbers, size_t known, uint32_t parent, uint32_t function,
+		uint32_t block);
 /* The same as tree_touch, of a node that this thread has not met. */
 void tree_open(struct ptm_tree *tree, uint32_t number);
 

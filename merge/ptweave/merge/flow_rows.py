@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from ptweave.data.bundle import Bundle
@@ -48,7 +49,7 @@ class FlowRows(ThreadRows):
                                   partial(self._ordinals, group, first, last))
                 continue
             for batch in self._rows_in(group, first, last):
-                paths: I32 = numbers(batch, "path", -1)  # type: ignore[assignment]
+                paths = numbers(batch, "path", -1).astype(np.int32, copy=False)
                 yield FlowStretch(paths, None, partial(numbers, batch, "seq", -1))
 
     def _ordinals(self, group: RowGroup, first: int, last: int) -> I64:
